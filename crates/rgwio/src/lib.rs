@@ -8,5 +8,6 @@
 
 mod perform;
 mod request;
+mod turns;
 
 pub use perform::{Limits, Performer};

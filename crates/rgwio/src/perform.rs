@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gateway::{Error, Plan, Reply, Request};
 use rados::{Cluster, IoCtx};
 use rgw::Pool;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 use types::Errno;
 
 use crate::request::{self, Submitted};
+use crate::turns::Turns;
 
 /// Requests of one step that are under way at a time: a step may have one for each stripe of a large object.
 const WINDOW: usize = 64;
@@ -33,16 +35,19 @@ impl Default for Limits {
 #[derive(Debug, Clone)]
 pub struct Performer {
     cluster: Cluster,
-    plans: Arc<Semaphore>,
-    patience: Duration,
+    turns: Turns,
     /// Held while a pool is made.
     making: Arc<Mutex<()>>,
 }
 
 impl Performer {
     pub fn new(cluster: Cluster, limits: &Limits) -> Self {
-        let plans = Arc::new(Semaphore::new(limits.plans.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { cluster, plans, patience: limits.patience, making: Arc::default() }
+        Self { cluster, turns: Turns::new(limits.plans, limits.patience), making: Arc::default() }
+    }
+
+    /// The same for one client's plans: a quarter of all at a time, more wait.
+    pub fn of_client(&self, client: Bytes) -> Self {
+        Self { turns: self.turns.of_client(client), ..self.clone() }
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -53,35 +58,43 @@ impl Performer {
     /// gets ETIMEDOUT, and does not know what became of it. Nothing is begun for a caller that went, or
     /// waited too long, before its turn.
     pub async fn run<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
-        let Plan::Ask(..) = &plan else { return self.perform(plan).await };
-        let patience = tokio::time::sleep(self.patience);
-        tokio::pin!(patience);
-        let permit = tokio::select! {
-            permit = Arc::clone(&self.plans).acquire_owned() => permit.map_err(|_| Error::Rados(Errno::ESHUTDOWN))?,
-            () = &mut patience => return Err(Error::Rados(Errno::ETIMEDOUT)),
-        };
-        let this = self.clone();
-        let task = tokio::spawn(async move {
-            let _permit = permit;
-            this.perform(plan).await
-        });
-        tokio::select! {
-            done = task => done.unwrap_or(Err(Error::Unexpected)),
-            () = &mut patience => Err(Error::Rados(Errno::ETIMEDOUT)),
+        self.run_or(plan, Plan::ok(()), |_| Plan::ok(())).await
+    }
+
+    /// As `run`, for a plan with something that is not to be lost sight of: `instead` is carried out if the
+    /// plan's turn does not come in time, and what is planned `after` it if it ends when nobody waits for
+    /// what it gives any more.
+    pub async fn run_or<T: Send + 'static>(
+        &self,
+        plan: Plan<T>,
+        instead: Plan<()>,
+        after: impl FnOnce(T) -> Plan<()> + Send + 'static,
+    ) -> Result<T, Error> {
+        if let Plan::Done(result) = plan {
+            return result;
         }
+        let this = self.clone();
+        let of = |plan: Plan<()>| {
+            let this = this.clone();
+            // What cannot be taken back stays, and nobody asks for it.
+            async move { drop(this.perform(plan).await) }
+        };
+        let instead = match instead {
+            Plan::Done(_) => None,
+            plan => Some(of(plan)),
+        };
+        let performer = this.clone();
+        let after = move |value| async move { drop(performer.perform(after(value)).await) };
+        self.turns.run(async move { this.perform(plan).await }, instead, after).await
     }
 
     /// Carries a plan out as long as the caller waits for it, and no longer than its patience: for plans that
     /// may end between any two of their steps, as reads do.
     pub async fn read<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
-        let Plan::Ask(..) = &plan else { return self.perform(plan).await };
-        let turn = async {
-            let permit = self.plans.acquire().await.map_err(|_| Error::Rados(Errno::ESHUTDOWN))?;
-            let done = self.perform(plan).await;
-            drop(permit);
-            done
-        };
-        tokio::time::timeout(self.patience, turn).await.unwrap_or(Err(Error::Rados(Errno::ETIMEDOUT)))
+        match plan {
+            Plan::Done(result) => result,
+            plan => self.turns.read(self.perform(plan)).await,
+        }
     }
 
     /// Carries a plan out here and now, and as far as the caller waits for it.

@@ -22,6 +22,7 @@ use crate::config::{Asked, Config, answer_for, preflight};
 use crate::form::{self, Form};
 use crate::ops::RequestId;
 use crate::ops::copies::CopyFrom;
+use crate::ops::reader::Room;
 use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
@@ -127,7 +128,9 @@ impl Front {
     async fn carry_out(&self, admitted: Admitted) -> S3Result<Response<Body>> {
         match admitted {
             Admitted::Library(request) => self.service.call(request).await,
-            Admitted::Config(config, asked) => config::answer(&self.gateway, config, asked).await,
+            Admitted::Config(config, asked) => {
+                config::answer(&self.gateway.of_caller(&asked.caller), config, asked).await
+            }
             Admitted::Preflight(caller, bucket, headers) => {
                 preflight(&self.gateway, &caller, &bucket, &headers).await
             }
@@ -173,6 +176,8 @@ impl Front {
             let request = library(parts, Body::http_body_unsync(body), length, &caller)?;
             return Ok((request, caller, share));
         }
+        let room = Room { windows: Arc::clone(&self.windows), peer };
+        parts.extensions.insert(room);
         let document = asked::document(&parts.headers, body.collect(MAX_DOCUMENT).await?)?;
         let (bucket, key) = asked::path(&parts)?;
         let admitted = match config::find(&parts.method, &asked::query_names(&parts), key.is_some()) {

@@ -1,10 +1,18 @@
 //! What all requests hold together, and how much of it those of one address may.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A bound for all, half of which one address may take.
+/// What counts as one address: a host with IPv6 has as many as it likes in its network of 64 bits.
+pub fn place(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
+    }
+}
+
+/// A bound for all; of what others leave one address may take half.
 #[derive(Debug)]
 pub struct Shares {
     bound: usize,
@@ -30,12 +38,14 @@ impl Shares {
 
     /// Nothing when there is no room.
     pub fn take(self: &Arc<Self>, address: IpAddr, count: usize) -> Option<Share> {
+        let address = place(address);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_address) = &mut *taken;
         let own = by_address.get(&address).copied().unwrap_or_default();
         let (all_then, own_then) = (all.checked_add(count)?, own.checked_add(count)?);
         // A share that nothing is held of is given whatever its size: it may be larger than half.
-        let fits = all_then <= self.bound && (own == 0 || own_then <= self.bound.div_ceil(2));
+        let left = self.bound.saturating_sub(all.saturating_sub(own));
+        let fits = all_then <= self.bound && (own == 0 || own_then <= left.div_ceil(2));
         fits.then(|| {
             *all = all_then;
             by_address.insert(address, own_then);
@@ -73,6 +83,19 @@ mod tests {
         assert!(shares.take(one, 1).is_some());
         drop(others);
         assert_eq!(*shares.taken.lock().unwrap(), (0, HashMap::new()));
+    }
+
+    #[test]
+    fn two_addresses_leave_something_and_a_network_is_one() {
+        let shares = Shares::new(64);
+        let mut held = Vec::new();
+        for address in [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]] {
+            held.extend(std::iter::from_fn(|| shares.take(address.into(), 1)));
+        }
+        assert_eq!(held.len(), 32 + 16 + 8);
+        let host = |n: u128| IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8 << 96) + n));
+        let of_host: Vec<_> = (0..64).map_while(|n| shares.take(host(n), 1)).collect();
+        assert_eq!(of_host.len(), 4);
     }
 
     #[test]

@@ -24,10 +24,6 @@ pub const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
 pub const CORS: &[u8] = b"user.rgw.cors";
 /// A user's own policies, which are not evaluated here.
 const USER_POLICY: &[u8] = b"user.rgw.user-policy";
-/// How often a change is tried that others come before. Source: retry_raced_bucket_write in
-/// src/rgw/rgw_op.cc.
-const TRIES: usize = 15;
-
 /// What a gateway is told when it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -39,11 +35,12 @@ pub struct Settings {
 #[derive(Clone)]
 pub struct Gateway {
     inner: Arc<Inner>,
+    /// With the share of plans of whoever asks, where that is known.
+    performer: Performer,
 }
 
 struct Inner {
     site: Site,
-    performer: Performer,
     settings: Settings,
     users: Cache<String, Option<Arc<UserInfo>>>,
     /// Of buckets, by their ids.
@@ -95,7 +92,7 @@ impl BucketView {
     }
 
     /// Refuses what rests on something that is not served.
-    fn served(&self) -> S3Result<()> {
+    pub fn served(&self) -> S3Result<()> {
         let flags = self.info.flags;
         // Its owner is suspended. Source: rgw_build_bucket_policies in src/rgw/rgw_op.cc.
         if flags.has(Versioning::SUSPENDED_BUCKET) {
@@ -125,8 +122,13 @@ pub fn caller<T>(request: &S3Request<T>) -> Caller {
 impl Gateway {
     pub fn new(site: Site, performer: Performer, settings: Settings) -> Self {
         let (users, owners, buckets) = (Cache::new(), Cache::new(), Cache::new());
-        let inner = Inner { site, performer, settings, users, owners, buckets, numbers: AtomicU64::new(1) };
-        Self { inner: Arc::new(inner) }
+        let inner = Inner { site, settings, users, owners, buckets, numbers: AtomicU64::new(1) };
+        Self { inner: Arc::new(inner), performer }
+    }
+
+    /// The same for requests of one caller, who has a share of what is carried out at a time.
+    pub fn of_caller(&self, caller: &Caller) -> Self {
+        Self { inner: Arc::clone(&self.inner), performer: self.performer.of_client(caller.client()) }
     }
 
     pub fn site(&self) -> &Site {
@@ -144,12 +146,23 @@ impl Gateway {
 
     /// Carries a plan out to its end.
     pub async fn run<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
-        self.inner.performer.run(plan).await
+        self.performer.run(plan).await
+    }
+
+    /// Carries a plan out with what was begun: `instead` where its turn does not come in time, and what comes
+    /// `after` it where it ends when nobody waits any more.
+    pub async fn run_or<T: Send + 'static>(
+        &self,
+        plan: Plan<T>,
+        instead: Plan<()>,
+        after: impl FnOnce(T) -> Plan<()> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.performer.run_or(plan, instead, after).await
     }
 
     /// Carries out a plan that reads, as long as its client waits.
     pub async fn read<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
-        self.inner.performer.read(plan).await
+        self.performer.read(plan).await
     }
 
     /// Carries out what is planned with the time and made-up texts.
@@ -268,29 +281,17 @@ impl Gateway {
         Ok(view)
     }
 
-    /// Changes a bucket as it is, again when another one came before.
+    /// Changes the bucket that the caller was found to have a right to, as it is now; again when another
+    /// change came before.
     pub async fn change_bucket(
         &self,
         caller: &Caller,
-        name: &str,
-        change: impl Fn(&mut BucketInfo, &mut Attrs),
+        view: &BucketView,
+        change: impl Fn(&mut BucketInfo, &mut Attrs) + Send + 'static,
     ) -> S3Result<()> {
-        let mut changed = Err(Error::Raced);
-        for _ in 0..TRIES {
-            let fresh = self.fresh_bucket(caller, name).await?;
-            let (mut info, mut attrs) =
-                (fresh.state.instance.value.clone(), fresh.state.instance.attrs.clone());
-            change(&mut info, &mut attrs);
-            let set = move |into: &mut BucketInfo, into_attrs: &mut Attrs| {
-                (*into, *into_attrs) = (info, attrs);
-                Ok(())
-            };
-            changed = self.run(self.site().modify_bucket(fresh.state, now(), set)).await;
-            if changed != Err(Error::Raced) {
-                break;
-            }
-        }
-        self.forget_bucket(caller, name);
+        let plan = self.site().change_bucket(&view.info.bucket, now(), change);
+        let changed = self.run(plan).await;
+        self.forget_bucket(caller, &String::from_utf8_lossy(&view.info.bucket.name));
         changed.map(drop).map_err(errors::of)
     }
 
@@ -298,15 +299,15 @@ impl Gateway {
     pub async fn set_bucket_attr(
         &self,
         caller: &Caller,
-        bucket: &str,
+        view: &BucketView,
         name: &'static [u8],
         value: Option<Bytes>,
     ) -> S3Result<()> {
-        let change = |_: &mut BucketInfo, attrs: &mut Attrs| match &value {
+        let change = move |_: &mut BucketInfo, attrs: &mut Attrs| match &value {
             Some(value) => drop(attrs.insert(Bytes::from_static(name), value.clone())),
             None => drop(attrs.remove(name)),
         };
-        self.change_bucket(caller, bucket, change).await
+        self.change_bucket(caller, view, change).await
     }
 }
 

@@ -107,6 +107,18 @@ impl Caller {
         self.user().map_or_else(|| UserId::plain("anonymous"), |info| info.id.clone())
     }
 
+    /// Whom the caller's share is counted to: the user, or the place that nobody in particular asks from.
+    pub fn client(&self) -> Bytes {
+        let place = || {
+            let address = self.env().get("aws:SourceIp").and_then(|address| address.parse().ok());
+            address.map(|address| crate::shares::place(address).to_string()).unwrap_or_default()
+        };
+        match self.user() {
+            Some(info) => [b"user ", &info.id.to_text()[..]].concat().into(),
+            None => format!("at {}", place()).into(),
+        }
+    }
+
     /// As what it makes belongs to it.
     pub fn owner(&self) -> Owner {
         let display_name = self.user().map(|info| info.display_name.clone()).unwrap_or_default();
@@ -117,6 +129,22 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_counted_to_users_and_places() {
+        let at = |address: &str| {
+            let env = Environment::from([("aws:SourceIp".to_owned(), address.to_owned())]);
+            Caller::default().asking(env, None, false).client()
+        };
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+        let user = |id: &'static str| {
+            Caller::new(Some(Arc::new(UserInfo { id: UserId::plain(id), ..UserInfo::default() }))).client()
+        };
+        assert_ne!(user("10.0.0.1"), at("10.0.0.1"));
+        assert_ne!(user("a"), user("b"));
+    }
 
     #[test]
     fn what_is_old_is_read_anew_and_what_is_kept_has_a_bound() {

@@ -327,6 +327,72 @@ def ask(method, path, body=None, headers=None):
     return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
 
+def with_header(call, name, value):
+    """A client whose calls of one kind have a header that boto3 does not know."""
+    who = client(*sys.argv[2:4])
+    who.meta.events.register(f"before-sign.s3.{call}", lambda request, **_: request.headers.add_header(name, value))
+    return who
+
+
+def slowly(name, headers):
+    """The first byte of an object, and what reads the rest of an answer that the sockets do not hold."""
+    url = urllib.parse.urlparse(s3.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": name}))
+    connection = http.client.HTTPConnection(HOST)
+    connection.sock = socket.socket()
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.sock.connect((connection.host, connection.port))
+    connection.request("GET", f"{url.path}?{url.query}", headers=headers)
+    answer = connection.getresponse()
+    return answer.read(1), answer.read
+
+
+def meanwhile():
+    # A head of its own.
+    old, new = data(4 * MIB, 6), data(4 * MIB, 7)
+    for change in [
+        lambda: s3.put_object_tagging(Bucket="bucket", Key="read", Tagging={"TagSet": [{"Key": "a", "Value": "b"}]}),
+        lambda: s3.put_object(Bucket="bucket", Key="read", Body=new),
+        lambda: s3.delete_object(Bucket="bucket", Key="read"),
+    ]:
+        for headers, want in [({}, old), ({"Range": f"bytes=1-{len(old) - 1}"}, old[1:])]:
+            s3.put_object(Bucket="bucket", Key="read", Body=old)
+            first, rest = slowly("read", headers)
+            change()
+            assert first + rest() == want
+    s3.put_object(Bucket="bucket", Key="read", Body=old)
+    etag, modified = (s3.head_object(Bucket="bucket", Key="read")[name] for name in ("ETag", "LastModified"))
+    date = modified.strftime("%a, %d %b %Y %H:%M:%S GMT")
+    for known, is_part in [(etag, True), ('"other"', False), (date, True), (date.replace("20", "19", 1), False)]:
+        who = with_header("GetObject", "If-Range", known)
+        assert get("read", who, Range="bytes=0-9") == (old[:10] if is_part else old), known
+    s3.delete_object(Bucket="bucket", Key="read")
+
+
+def pages_of_uploads():
+    begun = [s3.create_multipart_upload(Bucket="bucket", Key=key)["UploadId"] for key in ["d/a", "d/b", "e"]]
+    seen, marker = [], {}
+    while True:
+        page = s3.list_multipart_uploads(Bucket="bucket", Delimiter="/", MaxUploads=1, **marker)
+        seen += [p["Prefix"] for p in page.get("CommonPrefixes", [])] + [u["Key"] for u in page.get("Uploads", [])]
+        if not page["IsTruncated"]:
+            break
+        marker = dict(KeyMarker=page["NextKeyMarker"], UploadIdMarker=page["NextUploadIdMarker"])
+        assert len(seen) < 9, seen
+    assert seen == ["d/", "e"], seen
+    # Sums of parts are not kept: none is taken for right unseen.
+    etag = s3.upload_part(Bucket="bucket", Key="e", UploadId=begun[2], PartNumber=1, Body=b"part")["ETag"]
+    end = dict(Bucket="bucket", Key="e", UploadId=begun[2])
+    part = {"PartNumber": 1, "ETag": etag}
+    fails(501, "NotImplemented", s3.complete_multipart_upload, MultipartUpload={"Parts": [dict(part, ChecksumCRC32="AAAAAA==")]}, **end)
+    who = with_header("CompleteMultipartUpload", "x-amz-checksum-crc32", "AAAAAA==")
+    fails(501, "NotImplemented", who.complete_multipart_upload, MultipartUpload={"Parts": [part]}, **end)
+    s3.complete_multipart_upload(MultipartUpload={"Parts": [part]}, **end)
+    assert get("e") == b"part"
+    s3.delete_object(Bucket="bucket", Key="e")
+    for key, upload in zip(["d/a", "d/b"], begun):
+        s3.abort_multipart_upload(Bucket="bucket", Key=key, UploadId=upload)
+
+
 def pages():
     page = {"Origin": "https://a.example.com"}
     wants = dict(page, **{"Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-amz-meta-a"})
@@ -455,7 +521,7 @@ def hostile():
 
 def main():
     buckets()
-    for step in [objects, lists, uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
+    for step in [objects, meanwhile, lists, uploads, pages_of_uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
         step()
     # A bucket that holds an upload alone can be removed.
     left = s3.create_multipart_upload(Bucket="bucket", Key="left")["UploadId"]

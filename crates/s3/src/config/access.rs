@@ -48,15 +48,15 @@ fn read(document: &[u8]) -> S3Result<PublicAccessBlock> {
 }
 
 pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketPublicAccessBlock).await?;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketPublicAccessBlock).await?;
     let block = read(&asked.document).map_err(|_| S3ErrorCode::MalformedXML)?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, PUBLIC_ACCESS, Some(block.to_bytes())).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, PUBLIC_ACCESS, Some(block.to_bytes())).await?;
     Ok(empty(StatusCode::OK))
 }
 
 pub async fn delete(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketPublicAccessBlock).await?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, PUBLIC_ACCESS, None).await?;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketPublicAccessBlock).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, PUBLIC_ACCESS, None).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -61,7 +61,7 @@ async fn put_bucket(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>>
     let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketAcl).await?;
     let acl = wanted(gateway, &asked, &view, &view.acl.owner).await?;
     let set = Some(acl.to_bytes());
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, attrs::ACL.as_bytes(), set).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, attrs::ACL.as_bytes(), set).await?;
     Ok(empty(StatusCode::OK))
 }
 

@@ -109,15 +109,15 @@ fn rule(element: &Element) -> S3Result<CorsRule> {
 }
 
 pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketCORS).await?;
+    let view = gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketCORS).await?;
     let cors = read(&asked.document)?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, CORS, Some(cors.to_bytes())).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, CORS, Some(cors.to_bytes())).await?;
     Ok(empty(StatusCode::OK))
 }
 
 pub async fn delete(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketCORS).await?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, CORS, None).await?;
+    let view = gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketCORS).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, CORS, None).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

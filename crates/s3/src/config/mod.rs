@@ -58,6 +58,18 @@ pub enum Config {
     PutPayment,
 }
 
+impl Config {
+    fn changes(self) -> bool {
+        use Config as C;
+        match self {
+            C::GetAcl | C::GetTags | C::GetCors | C::GetPolicy | C::GetPolicyStatus => false,
+            C::GetPublicAccess | C::GetPayment => false,
+            C::PutAcl | C::PutTags | C::DeleteTags | C::PutCors | C::DeleteCors | C::PutPolicy => true,
+            C::DeletePolicy | C::PutPublicAccess | C::DeletePublicAccess | C::PutPayment => true,
+        }
+    }
+}
+
 /// What a request asks for, by its method, the names in its query, and whether it names an object. Nothing
 /// for what S3's library knows as it is.
 pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> {
@@ -92,6 +104,10 @@ pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> 
 
 pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result<Response<Body>> {
     use Config as C;
+    if asked.key.is_none() && config.changes() {
+        // What the caller may do is looked up as it is: who has just made the bucket anew may change it.
+        gateway.forget_bucket(&asked.caller, &asked.bucket);
+    }
     match config {
         C::GetAcl => acl::get(gateway, asked).await,
         C::PutAcl => acl::put(gateway, asked).await,

@@ -18,13 +18,13 @@ pub async fn get(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
 }
 
 pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketRequestPayment).await?;
+    let view = gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketRequestPayment).await?;
     let root = Element::read(&asked.document, ROOT)?;
     let pays = match root.text_of("Payer").map(str::trim) {
         Some("Requester") => true,
         Some("BucketOwner") => false,
         _ => return Err(s3_error!(MalformedXML)),
     };
-    gateway.change_bucket(&asked.caller, &asked.bucket, |info, _| info.requester_pays = pays).await?;
+    gateway.change_bucket(&asked.caller, &view, move |info, _| info.requester_pays = pays).await?;
     Ok(empty(StatusCode::OK))
 }

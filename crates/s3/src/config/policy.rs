@@ -28,13 +28,13 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     let text = Some(asked.document.clone());
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, POLICY, text).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, POLICY, text).await?;
     Ok(empty(StatusCode::OK))
 }
 
 pub async fn delete(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    gateway.bucket_for(&asked.caller, &asked.bucket, Action::DeleteBucketPolicy).await?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, POLICY, None).await?;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::DeleteBucketPolicy).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, POLICY, None).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -66,9 +66,9 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
         set(gateway, &asked, Action::PutObjectTagging, Some(tags::encoded(&tags))).await?;
         return Ok(empty(StatusCode::OK));
     }
-    gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketTagging).await?;
+    let view = gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketTagging).await?;
     let tags = tags::of_document(&asked.document, tags::MAX_OF_BUCKET)?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, ATTR, Some(tags::encoded(&tags))).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, ATTR, Some(tags::encoded(&tags))).await?;
     Ok(empty(StatusCode::OK))
 }
 
@@ -77,7 +77,7 @@ pub async fn delete(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>>
         set(gateway, &asked, Action::DeleteObjectTagging, None).await?;
         return Ok(empty(StatusCode::NO_CONTENT));
     }
-    gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketTagging).await?;
-    gateway.set_bucket_attr(&asked.caller, &asked.bucket, ATTR, None).await?;
+    let view = gateway.own_bucket(&asked.caller, &asked.bucket, Action::PutBucketTagging).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, ATTR, None).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -244,6 +244,7 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     }
     // The file is a little smaller than the form.
     let size = header(&parts, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let gateway = &gateway.of_caller(&caller);
     let view = objects::writable(gateway, &caller, &bucket, &key, size).await?;
     let mut attrs = objects::new_attrs(gateway, &caller, &view, &as_headers(&fields)?).await?;
     if let Some(tagging) = fields.get("tagging") {
@@ -262,7 +263,7 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
-    gateway.run(upload.finish(finish)).await.map_err(errors::of)?;
+    writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
     done(&fields, header(&parts, "host").unwrap_or_default(), &bucket, &key, &etag)
 }
 

@@ -155,8 +155,12 @@ pub async fn delete_bucket(
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     let (caller, name) = (caller(&request), &request.input.bucket);
-    gateway.bucket_for(&caller, name, Action::DeleteBucket).await?;
+    // The right is looked up of the bucket that goes: another one may have had the name a moment ago.
     let fresh = gateway.fresh_bucket(&caller, name).await?;
+    fresh.served()?;
+    if !fresh.may(&caller, Action::DeleteBucket) {
+        return Err(S3ErrorCode::AccessDenied.into());
+    }
     end_uploads(gateway, &fresh.info).await?;
     let state = fresh.state;
     let removed = gateway.run(gateway.site().remove_bucket(state)).await;

@@ -10,7 +10,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::objects::{new_acl, new_attrs, source_conditions, storage_class, writable};
-use super::writer::{Sink, drop_all, hex};
+use super::writer::{self, drop_all, hex};
 use super::{reader, uploads};
 use crate::attrs::{Attrs, quoted, timestamp};
 use crate::sign::percent_decode;
@@ -72,6 +72,9 @@ impl CopyFrom {
     }
 }
 
+/// How often an object is copied over itself that others change at the same time.
+const TRIES: usize = 15;
+
 /// Opens what is copied.
 async fn source<T>(
     gateway: &Gateway,
@@ -93,8 +96,22 @@ pub async fn copy_object(
     gateway: &Gateway,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    let (caller, input) = (caller(&request), &request.input);
-    let (opened, from) = source(gateway, &caller, &request).await?;
+    // One that is copied over itself while its attributes change is copied anew, with those.
+    for _ in 1..TRIES {
+        match copy_once(gateway, &request).await {
+            Err(e) if *e.code() == S3ErrorCode::OperationAborted => {}
+            done => return done,
+        }
+    }
+    copy_once(gateway, &request).await
+}
+
+async fn copy_once(
+    gateway: &Gateway,
+    request: &S3Request<CopyObjectInput>,
+) -> S3Result<S3Response<CopyObjectOutput>> {
+    let (caller, input) = (caller(request), &request.input);
+    let (opened, from) = source(gateway, &caller, request).await?;
     let view = writable(gateway, &caller, &input.bucket, &input.key, opened.size()).await?;
     source_conditions(
         input.copy_source_if_match.as_ref(),
@@ -200,7 +217,7 @@ pub async fn upload_part_copy(
         };
         md5.update(&data);
         at = at.saturating_add(data.len() as u64);
-        part = gateway.run(part.take(data)).await.map_err(errors::of)?;
+        part = writer::take(gateway, part, data).await.map_err(errors::of)?;
     }
     let (etag, modified) = (hex(&md5.finalize()), now());
     let finish = FinishPart {
@@ -210,7 +227,7 @@ pub async fn upload_part_copy(
         compression: Compression::default(),
         now: modified,
     };
-    gateway.run(part.finish(finish)).await.map_err(errors::of)?;
+    writer::finish(gateway, part, |part| part.finish(finish)).await?;
     let result = CopyPartResult {
         e_tag: Some(quoted(etag.as_bytes())),
         last_modified: Some(timestamp(modified)),

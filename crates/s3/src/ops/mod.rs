@@ -13,7 +13,7 @@ pub mod writer;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result};
 
-use crate::state::Gateway;
+use crate::state::{Gateway, caller};
 
 /// What a request is called in answers and logs.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ macro_rules! served {
         impl S3 for Gateway {
             $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
                 let id = request.extensions.get::<RequestId>().cloned();
-                $module::$name(self, request).await.map_err(|e| numbered(e, id))
+                let gateway = self.of_caller(&caller(&request));
+                $module::$name(&gateway, request).await.map_err(|e| numbered(e, id))
             })+
         }
     };

@@ -22,6 +22,8 @@ use crate::{attrs, errors, grants, tags};
 const MAX_REMOVED: usize = 1000;
 /// Bytes of a key; policies are compared with it.
 pub const MAX_KEY: usize = 1024;
+/// How often an object is opened whose place others take at the same time.
+const TRIES: usize = 8;
 /// Keys of one request that are removed at a time.
 const AT_A_TIME: usize = 16;
 
@@ -110,7 +112,7 @@ pub async fn put_object(
     let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, input.body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition, now: now() };
-    gateway.run(upload.finish(finish)).await.map_err(errors::of)?;
+    writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
     let e_tag = Some(quoted(etag.as_bytes()));
     Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
 }
@@ -136,6 +138,16 @@ fn expires(time: Option<&Timestamp>) -> Option<String> {
     let mut text = Vec::new();
     time?.format(TimestampFormat::HttpDate, &mut text).ok()?;
     String::from_utf8(text).ok()
+}
+
+/// Whether a range is of the object that the client has part of already. Source: RFC 9110, section 13.1.5.
+fn is_range_meant(headers: &HeaderMap, head: &Head) -> bool {
+    let Some(known) = headers.get("if-range") else { return true };
+    let etag = quoted(&head.etag());
+    let mut date = Vec::new();
+    let dated = timestamp(head.modified).format(TimestampFormat::HttpDate, &mut date).is_ok();
+    // Weak tags tell nothing of bytes.
+    known.as_bytes() == etag.as_bytes() || (dated && known.as_bytes() == date)
 }
 
 /// What a read, of an object or of its head alone, answers besides the object's headers.
@@ -177,31 +189,62 @@ pub async fn get_object(
         return Err(s3_error!(InvalidRequest, "headers of the answer are not nobody's to choose"));
     }
     let view = gateway.bucket(&caller, &input.bucket).await?;
+    // An object whose place another one took is that one.
+    for _ in 1..TRIES {
+        match answer(gateway, &caller, &view, &request, &overrides).await {
+            Err(Failed::Raced) => {}
+            Err(Failed::With(e)) => return Err(e),
+            Ok(answered) => return Ok(answered),
+        }
+    }
+    Err(errors::of(CoreError::Raced))
+}
+
+/// Why a read gave no answer.
+enum Failed {
+    Raced,
+    With(s3s::S3Error),
+}
+
+impl From<s3s::S3Error> for Failed {
+    fn from(e: s3s::S3Error) -> Self {
+        Self::With(e)
+    }
+}
+
+async fn answer(
+    gateway: &Gateway,
+    caller: &Caller,
+    view: &BucketView,
+    request: &S3Request<GetObjectInput>,
+    overrides: &[(&'static str, Option<String>)],
+) -> Result<S3Response<GetObjectOutput>, Failed> {
+    let input = &request.input;
     let prefetch = if input.range.is_some() { 0 } else { reader::WINDOW };
-    let opened = reader::open(gateway, &caller, &view, &input.key, prefetch).await?;
+    let opened = reader::open(gateway, caller, view, &input.key, prefetch).await?;
     let conditions = Conditions {
         matches: input.if_match.as_deref(),
         none_matches: input.if_none_match.as_deref(),
         modified_since: input.if_modified_since.as_ref(),
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
-    let asked = seen(&opened, &conditions, input.range)?;
-    let headers = shown(&opened.head, &overrides)?;
+    let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
+    let asked = seen(&opened, &conditions, range)?;
+    let headers = shown(&opened.head, overrides)?;
+    let modified = opened.head.modified;
+    let length = asked.span.end.saturating_sub(asked.span.start);
+    let room = request.extensions.get::<reader::Room>();
+    let windows = match reader::Windows::begin(gateway, opened, asked.span, room).await {
+        Err(CoreError::Raced) => return Err(Failed::Raced),
+        begun => begun.map_err(errors::of)?,
+    };
     let output = GetObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
-        content_length: i64::try_from(asked.span.end.saturating_sub(asked.span.start)).ok(),
+        content_length: i64::try_from(length).ok(),
         content_range: asked.content_range,
         e_tag: Some(quoted(asked.etag.as_bytes())),
-        last_modified: Some(timestamp(opened.head.modified)),
-        body: Some(
-            s3s::Body::http_body_unsync(reader::Windows::new(
-                gateway,
-                opened,
-                asked.span.start,
-                asked.span.end,
-            ))
-            .into(),
-        ),
+        last_modified: Some(timestamp(modified)),
+        body: Some(s3s::Body::http_body_unsync(windows).into()),
         ..GetObjectOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
@@ -223,7 +266,8 @@ pub async fn head_object(
         modified_since: input.if_modified_since.as_ref(),
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
-    let asked = seen(&opened, &conditions, input.range)?;
+    let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
+    let asked = seen(&opened, &conditions, range)?;
     let headers = shown(&opened.head, &[])?;
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
@@ -325,4 +369,37 @@ pub fn source_conditions<'a>(
     let etag = String::from_utf8_lossy(&head.etag()).into_owned();
     let conditions = Conditions { matches, none_matches, modified_since, unmodified_since };
     conditions.check_source(&etag, system_time(head.modified))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_of_the_object_that_the_client_has_part_of() {
+        let attrs = Attrs::from([(attrs::ETAG.into(), "e".into())]);
+        let head = Head {
+            object: <_>::default(),
+            attrs,
+            manifest: None,
+            head_size: 3,
+            modified: types::RealTime(types::Utime { sec: 784_111_777, nsec: 5 }),
+            first: Bytes::new(),
+        };
+        let check = |known: Option<&str>, want| {
+            let headers = known.map(|known| (hyper::header::IF_RANGE, known.parse().unwrap()));
+            assert_eq!(is_range_meant(&headers.into_iter().collect(), &head), want, "{known:?}");
+        };
+        check(None, true);
+        for (known, want) in [
+            ("\"e\"", true),
+            ("\"f\"", false),
+            ("W/\"e\"", false),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", false),
+            ("", false),
+        ] {
+            check(Some(known), want);
+        }
+    }
 }

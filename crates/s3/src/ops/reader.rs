@@ -1,6 +1,9 @@
 //! Objects that are read: their heads, and their bytes in windows.
 
+use std::collections::VecDeque;
 use std::future::Future;
+use std::net::IpAddr;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,6 +16,7 @@ use rgw::policy::Action;
 use s3s::{S3ErrorCode, S3Result};
 
 use crate::rights::Target;
+use crate::shares::{Share, Shares};
 use crate::state::{BucketView, Gateway};
 use crate::users::Caller;
 use crate::{attrs, errors};
@@ -60,18 +64,57 @@ pub async fn open(
 
 type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>;
 
+/// Room for more of an object than a window.
+#[derive(Debug, Clone)]
+pub struct Room {
+    pub windows: Arc<Shares>,
+    pub peer: IpAddr,
+}
+
 /// Bytes of an object, a window at a time: the next one is read when the client has taken the one before.
+///
+/// What is asked for of the head is read before the answer begins, if there is room: another object may take
+/// its place, while a tail stays. So is the first window of anything.
 pub struct Windows {
     gateway: Gateway,
     opened: Arc<Opened>,
+    ready: VecDeque<Bytes>,
     at: u64,
     end: u64,
     reading: Option<Reading>,
+    _room: Option<Share>,
 }
 
 impl Windows {
-    pub fn new(gateway: &Gateway, opened: Opened, from: u64, end: u64) -> Self {
-        Self { gateway: gateway.clone(), opened: Arc::new(opened), at: from, end, reading: None }
+    /// `Raced` where another object took the place: nothing was answered, and it may be opened anew.
+    pub async fn begin(
+        gateway: &Gateway,
+        opened: Opened,
+        span: Range<u64>,
+        room: Option<&Room>,
+    ) -> Result<Self, Error> {
+        let length = span.end.saturating_sub(span.start);
+        let of_head = span.end.min(opened.head.head_size).saturating_sub(span.start);
+        let more = usize::try_from(of_head.saturating_sub(WINDOW).div_ceil(WINDOW)).unwrap_or(usize::MAX);
+        let share = room.filter(|_| more > 0).and_then(|room| room.windows.take(room.peer, more));
+        let ahead = if share.is_some() { of_head } else { WINDOW.min(length) };
+        let (mut ready, mut at) = (VecDeque::new(), span.start);
+        let end = span.start.saturating_add(ahead);
+        while at < end {
+            let data = gateway.read(opened.read(at, WINDOW.min(end - at))).await?;
+            at = at.saturating_add(data.len() as u64);
+            if data.is_empty() {
+                return Err(Error::Unexpected);
+            }
+            ready.push_back(data);
+        }
+        let (gateway, opened) = (gateway.clone(), Arc::new(opened));
+        Ok(Self { gateway, opened, ready, at, end: span.end, reading: None, _room: share })
+    }
+
+    fn left(&self) -> u64 {
+        let ready: u64 = self.ready.iter().map(|data| data.len() as u64).sum();
+        self.end.saturating_sub(self.at).saturating_add(ready)
     }
 }
 
@@ -93,6 +136,9 @@ impl Body for Windows {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
         let this = self.get_mut();
+        if let Some(data) = this.ready.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
         if this.at >= this.end {
             return Poll::Ready(None);
         }
@@ -120,6 +166,6 @@ impl Body for Windows {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.end.saturating_sub(self.at))
+        SizeHint::with_exact(self.left())
     }
 }

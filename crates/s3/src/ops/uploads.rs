@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use gateway::{Complete, Error, FinishPart, Listing, UploadId};
+use hyper::HeaderMap;
 use md5::{Digest, Md5};
 use rgw::policy::Action;
 use rgw::{Compression, Key, PlacementRule};
@@ -70,7 +71,7 @@ pub async fn upload_part(
         compression: Compression::default(),
         now: now(),
     };
-    gateway.run(part.finish(finish)).await.map_err(errors::of)?;
+    writer::finish(gateway, part, |part| part.finish(finish)).await?;
     let e_tag = Some(quoted(etag.as_bytes()));
     Ok(S3Response::new(UploadPartOutput { e_tag, ..UploadPartOutput::default() }))
 }
@@ -84,6 +85,21 @@ fn whole_etag(parts: &[Bytes]) -> Bytes {
         sum.update(pairs.collect::<Vec<u8>>());
     }
     format!("{}-{}", writer::hex(&sum.finalize()), parts.len()).into()
+}
+
+/// Whether a client wants the whole's checksum, or those of its parts, compared with something.
+fn has_checksums(headers: &HeaderMap, upload: Option<&CompletedMultipartUpload>) -> bool {
+    let of_whole = headers
+        .keys()
+        .any(|name| name.as_str().starts_with("x-amz-checksum-") || name.as_str() == "x-amz-mp-object-size");
+    let of_part = |part: &CompletedPart| {
+        part.checksum_crc32.is_some()
+            || part.checksum_crc32c.is_some()
+            || part.checksum_crc64nvme.is_some()
+            || part.checksum_sha1.is_some()
+            || part.checksum_sha256.is_some()
+    };
+    of_whole || upload.and_then(|u| u.parts.as_ref()).is_some_and(|parts| parts.iter().any(of_part))
 }
 
 /// Numbers and tags of the parts that a client names.
@@ -125,11 +141,15 @@ pub async fn complete_multipart_upload(
     gateway: &Gateway,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    let (caller, input) = (caller(&request), request.input);
+    let (caller, input) = (caller(&request), &request.input);
     let view = gateway.bucket_with_key(&caller, &input.bucket, Action::PutObject, &input.key).await?;
     if input.if_match.is_some() || input.if_none_match.is_some() {
         return Err(errors::not_served("conditions of completions are not served"));
     }
+    if has_checksums(&request.headers, input.multipart_upload.as_ref()) {
+        return Err(errors::not_served("checksums of parts are not kept, so that none can be checked"));
+    }
+    let input = request.input;
     let parts = named_parts(input.multipart_upload)?;
     let etags: Vec<Bytes> = parts.iter().map(|(_, etag)| etag.clone()).collect();
     let etag = whole_etag(&etags);
@@ -207,6 +227,31 @@ pub async fn list_parts(
     }))
 }
 
+/// Where a list of uploads goes on behind a key, or behind one of its uploads. Entries of uploads have the
+/// name, the id, and an ending. A common prefix that was shown last is its own marker: all that begins with
+/// it was shown.
+fn behind_uploads(key: Bytes, id: &Bytes, prefix: &Bytes, delimiter: &Bytes) -> Bytes {
+    let rest = key.strip_prefix(&prefix[..]).filter(|_| !delimiter.is_empty() && id.is_empty());
+    let ends_there = |rest: &[u8]| {
+        let first = rest.windows(delimiter.len()).position(|w| w == &delimiter[..]);
+        first.is_some_and(|at| at + delimiter.len() == rest.len())
+    };
+    match () {
+        () if key.is_empty() || rest.is_some_and(ends_there) => key,
+        () if id.is_empty() => [&key[..], b".~"].concat().into(),
+        () => [&key[..], b".", id, b".meta"].concat().into(),
+    }
+}
+
+/// The markers of a page that is not the last: a key and an upload's id, which a common prefix has not.
+fn next_upload(listed: &gateway::Listed) -> Option<(Bytes, Bytes)> {
+    let next = listed.next.as_ref()?;
+    if listed.prefixes.last() == Some(next) {
+        return Some((next.clone(), Bytes::new()));
+    }
+    UploadId::from_name(next).map(|upload| (upload.name, upload.id))
+}
+
 pub async fn list_multipart_uploads(
     gateway: &Gateway,
     request: S3Request<ListMultipartUploadsInput>,
@@ -216,15 +261,11 @@ pub async fn list_multipart_uploads(
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_uploads)?);
     let given = |text: &Option<String>| Bytes::from(text.clone().unwrap_or_default());
     let (key, id) = (given(&input.key_marker), given(&input.upload_id_marker));
-    // Entries of uploads have the name, the id, and an ending.
-    let after = match (key.is_empty(), id.is_empty()) {
-        (true, _) => Bytes::new(),
-        (false, true) => [&key[..], b".~"].concat().into(),
-        (false, false) => [&key[..], b".", &id, b".meta"].concat().into(),
-    };
-    let listing = Listing { prefix: given(&input.prefix), delimiter: given(&input.delimiter), after, max };
+    let (prefix, delimiter) = (given(&input.prefix), given(&input.delimiter));
+    let after = behind_uploads(key, &id, &prefix, &delimiter);
+    let listing = Listing { prefix, delimiter, after, max };
     let listed = gateway.read(gateway.site().uploads(&view.info, listing)).await.map_err(errors::of)?;
-    let next = listed.next.as_ref().and_then(UploadId::from_name);
+    let next = next_upload(&listed);
     let upload = |(key, meta): &(rgw::Key, rgw::index::Meta)| {
         let upload = UploadId::from_name(&key.name)?;
         let (display_name, id) = (Some(text(&meta.owner_name)), Some(text(&meta.owner)));
@@ -247,8 +288,8 @@ pub async fn list_multipart_uploads(
         is_truncated: Some(listed.next.is_some()),
         key_marker: input.key_marker,
         max_uploads: Some(shown_max),
-        next_key_marker: next.as_ref().map(|upload| names.show(&upload.name)),
-        next_upload_id_marker: next.as_ref().map(|upload| text(&upload.id)),
+        next_key_marker: next.as_ref().map(|(key, _)| names.show(key)),
+        next_upload_id_marker: next.as_ref().map(|(_, id)| text(id)),
         prefix: input.prefix,
         upload_id_marker: input.upload_id_marker,
         uploads: Some(listed.objects.iter().filter_map(upload).collect()),
@@ -286,6 +327,32 @@ mod tests {
         }
         assert!(named_parts(None).is_err());
         assert!([0, -1, 10_001].map(|n| part_number(n).is_ok()) == [false; 3] && part_number(10_000).is_ok());
+    }
+
+    #[test]
+    fn a_page_of_uploads_has_markers_that_lead_on() {
+        let listed = |objects: &[&'static str], prefixes: &[&'static str], next: Option<&'static str>| {
+            let objects = objects.iter().map(|name| (Key::plain(*name), <_>::default())).collect();
+            let prefixes = prefixes.iter().map(|prefix| Bytes::from(*prefix)).collect();
+            gateway::Listed { objects, prefixes, next: next.map(Bytes::from) }
+        };
+        let after = |key: &'static str, id: &'static str, prefix: &'static str, delimiter: &'static str| {
+            behind_uploads(key.into(), &id.into(), &prefix.into(), &delimiter.into())
+        };
+        assert_eq!(next_upload(&listed(&[], &["d/"], None)), None);
+        let next = next_upload(&listed(&["a.2~x.meta"], &["d/"], Some("d/"))).unwrap();
+        assert_eq!(next, ("d/".into(), "".into()));
+        assert_eq!(after("d/", "", "", "/"), "d/");
+        let next = next_upload(&listed(&["a.b.2~x.meta"], &[], Some("a.b.2~x.meta"))).unwrap();
+        assert_eq!(next, ("a.b".into(), "2~x".into()));
+        assert_eq!(after("a.b", "2~x", "", "/"), "a.b.2~x.meta");
+        // A key that a client names by itself: behind all of its uploads.
+        assert_eq!((after("a", "", "", "/"), after("d/", "", "", "")), ("a.~".into(), "d/.~".into()));
+        assert_eq!((after("", "x", "", ""), after("d/e", "", "", "/")), ("".into(), "d/e.~".into()));
+        assert_eq!(
+            (after("d/e/", "", "d/", "/"), after("d/", "", "d/", "/")),
+            ("d/e/".into(), "d/.~".into())
+        );
     }
 
     #[test]

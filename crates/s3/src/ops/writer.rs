@@ -1,7 +1,7 @@
 //! Objects and parts that are written, while their bytes come and their sums are made.
 //!
 //! 1. While a piece is written the next one comes in: two pieces are held, and no more.
-//! 2. What was begun is taken back when the body does not end well.
+//! 2. What was begun is taken back when the body does not end well, or the cluster is too slow for the client.
 
 use std::pin::Pin;
 
@@ -22,16 +22,16 @@ const PIECE: usize = 4 << 20;
 /// What takes bytes: an object or a part of one.
 pub trait Sink: Sized + Send + 'static {
     fn take(self, data: Bytes) -> Plan<Self>;
-    /// Removes what was written.
-    fn drop_all(self) -> Plan<()>;
+    /// Removes what is written so far.
+    fn take_back(&self) -> Plan<()>;
 }
 
 impl Sink for Upload {
     fn take(self, data: Bytes) -> Plan<Self> {
         self.write(data)
     }
-    fn drop_all(self) -> Plan<()> {
-        self.give_up(Error::Unexpected)
+    fn take_back(&self) -> Plan<()> {
+        Self::take_back(self)
     }
 }
 
@@ -39,8 +39,8 @@ impl Sink for Part {
     fn take(self, data: Bytes) -> Plan<Self> {
         self.write(data)
     }
-    fn drop_all(self) -> Plan<()> {
-        self.give_up(Error::Unexpected)
+    fn take_back(&self) -> Plan<()> {
+        Self::take_back(self)
     }
 }
 
@@ -100,8 +100,7 @@ pub async fn write<S: Sink>(
     };
     loop {
         let is_last = source.body.is_none();
-        let write = sink.take(piece.split().freeze());
-        let (written, next) = tokio::join!(gateway.run(write), async {
+        let (written, next) = tokio::join!(take(gateway, sink, piece.split().freeze()), async {
             if is_last { Ok(BytesMut::new()) } else { source.piece().await }
         });
         // What failed has given up itself.
@@ -121,8 +120,24 @@ pub async fn write<S: Sink>(
     Ok((sink, hex(&md5)))
 }
 
+/// Writes more bytes. What was written is taken back where it is too late for more.
+pub async fn take<S: Sink>(gateway: &Gateway, sink: S, data: Bytes) -> Result<S, Error> {
+    let instead = sink.take_back();
+    gateway.run_or(sink.take(data), instead, |sink: S| sink.take_back()).await
+}
+
+/// Finishes what was written, as `finish` plans it; takes it back where it is too late for that.
+pub async fn finish<S: Sink, T: Send + 'static>(
+    gateway: &Gateway,
+    sink: S,
+    finish: impl FnOnce(S) -> Plan<T>,
+) -> S3Result<T> {
+    let instead = sink.take_back();
+    gateway.run_or(finish(sink), instead, |_| Plan::ok(())).await.map_err(errors::of)
+}
+
 pub async fn drop_all<S: Sink>(gateway: &Gateway, sink: S, why: S3Error) -> S3Error {
-    // Fails as it is told to.
-    let _ = gateway.run(sink.drop_all()).await;
+    // What cannot be removed now stays.
+    let _ = gateway.run_or(sink.take_back(), sink.take_back(), |()| Plan::ok(())).await;
     why
 }
