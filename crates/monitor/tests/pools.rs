@@ -95,6 +95,22 @@ fn an_erasure_coded_pool_gets_its_shape_from_its_profile() {
     let crush = &w.mon.state().osdmap().crush;
     let rule = crush.rule(p.crush_rule.into()).expect("its rule");
     assert_eq!((crush.rule_id("ec"), rule.min_size, rule.max_size), (Some(p.crush_rule.into()), 3, 3));
+    let set = |var: &str, val: &str| {
+        format!(r#"{{"prefix":"osd pool set","pool":"ec","var":"{var}","val":"{val}"}}"#)
+    };
+    let bounds = "pool min_size must be between 2 and size, which is set to 3";
+    check(&mut w, c, &set("min_size", "1"), -22, bounds);
+    check(&mut w, c, &set("min_size", "4"), -22, bounds);
+    let never = "ec overwrites cannot be disabled once enabled";
+    check(&mut w, c, &set("allow_ec_overwrites", "false"), -22, never);
+    check(&mut w, c, &set("allow_ec_overwrites", "x"), -22, "expecting value 'true', 'false', '0', or '1'");
+    assert!(!pool(&w, "ec").1.has_flag(maps::pool_flags::EC_OVERWRITES));
+    let (id, _) = pool(&w, "ec");
+    let done = |var: &str, val: &str| format!("set pool {id} {var} to {val}");
+    check(&mut w, c, &set("min_size", "3"), 0, &done("min_size", "3"));
+    check(&mut w, c, &set("allow_ec_overwrites", "true"), 0, &done("allow_ec_overwrites", "true"));
+    let (_, p) = pool(&w, "ec");
+    assert_eq!((p.min_size, p.has_flag(maps::pool_flags::EC_OVERWRITES)), (3, true));
     let rm = r#"{"prefix":"osd erasure-code-profile rm","name":"e"}"#;
     check(&mut w, c, rm, -16, "ec pool(s) are using the erasure code profile 'e'");
     let delete = r#"{"prefix":"osd pool rm","pool":"ec","pool2":"ec","yes_i_really_really_mean_it":true}"#;

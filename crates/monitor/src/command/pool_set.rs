@@ -8,6 +8,7 @@ use types::{Errno, PoolId};
 use crate::command::pool::pool_arg;
 use crate::command::pool_get::{BULK, CSUM_TYPES, TIER_VARS};
 use crate::command::{Command, Handler, Reply, WriteCtx, flags};
+use crate::service::erasure;
 use crate::service::merge::resend;
 use crate::service::pool::{Refusal, check_pg_num, check_rule, edit_pool, rule_by_name};
 use admin::units::{parse_float, parse_iec, parse_int};
@@ -62,8 +63,14 @@ fn changed(ctx: &WriteCtx<'_>, id: PoolId, var: &str, val: &str) -> Result<Pool,
         "min_size" => {
             refuse_flag(&p, pool_flags::NOSIZECHANGE, "min size", "nosizechange")?;
             let n = int(val)?;
-            if n < 1 || n > i64::from(p.size) {
-                let text = format!("pool min_size must be between 1 and size, which is set to {}", p.size);
+            // Fewer shards than make up the data serve nobody.
+            let least = match p.is_erasure() {
+                true => erasure::read(ctx.osdmap(), &p.erasure_code_profile)?.data_chunks() as i64,
+                false => 1,
+            };
+            if n < least || n > i64::from(p.size) {
+                let size = p.size;
+                let text = format!("pool min_size must be between {least} and size, which is set to {size}");
                 return Err((Errno::EINVAL, text));
             }
             p.min_size = u8::try_from(n).unwrap_or(1);
@@ -101,9 +108,13 @@ fn changed(ctx: &WriteCtx<'_>, id: PoolId, var: &str, val: &str) -> Result<Pool,
             set_flag(&mut p, pool_flags::HASHPSPOOL, val)?;
         }
         "fast_read" => return Err(einval("fast read is not supported in replication pool")),
-        "allow_ec_overwrites" => {
+        "allow_ec_overwrites" if !p.is_erasure() => {
             return Err(einval("ec overwrites can only be enabled for an erasure coded pool"));
         }
+        "allow_ec_overwrites" if ["false", "0"].contains(&val) => {
+            return Err(einval("ec overwrites cannot be disabled once enabled"));
+        }
+        "allow_ec_overwrites" => set_flag(&mut p, pool_flags::EC_OVERWRITES, val)?,
         _ => set_opt(&mut p, var, val)?,
     }
     Ok(p)
