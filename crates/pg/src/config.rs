@@ -167,6 +167,14 @@ pub enum Planted {
     CleanTooSoon,
     /// A member whose interval ends forgets what lies aside, and leaves it in its store.
     StagedLeftBehind,
+    /// A shard that is missing, or of another version, is read like any other.
+    StaleShardsServe,
+    /// Of lost writes that a shard has, what takes them back is thrown away.
+    LostShardsStay,
+    /// What is added to a coding chunk is added twice.
+    ParityAddedTwice,
+    /// A copy whose shard is made gets that of another place.
+    ShardsOutOfPlace,
 }
 
 impl OsdConfig {

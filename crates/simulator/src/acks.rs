@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pg::{Logged, OsdCore};
 use store::{Options, Store};
-use types::{Eversion, PgId, SpgId};
+use types::{Eversion, OsdId, PgId, SpgId};
 
 use crate::world::{FSID, World};
 
@@ -21,8 +21,8 @@ const FIRST_ON_MEDIA: u64 = 5;
 impl World {
     /// `osd` acknowledges the write that made this version of the PG.
     pub fn check_acknowledged(&mut self, osd: i32, pgid: PgId, version: Eversion) {
-        let id = SpgId::replicated(pgid);
         let Some(primary) = &self.osds[osd as usize].core else { return };
+        let id = primary.osdmap().primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id);
         let epoch = primary.osdmap().epoch;
         let on_media = (self.acknowledged + 1) % ON_MEDIA == FIRST_ON_MEDIA;
         let back = if on_media || self.acknowledged % WHOLE == 0 { usize::MAX } else { BACK };
@@ -33,7 +33,9 @@ impl World {
         };
         let acting = primary.acting_of(id).to_vec();
         self.acknowledged += 1;
-        for member in acting {
+        for (place, member) in acting.into_iter().enumerate().filter(|(_, osd)| *osd != OsdId::HOLE) {
+            let shard = if id.shard == SpgId::NO_SHARD { id.shard } else { place as i8 };
+            let id = SpgId { shard, ..id };
             let host = &self.osds[member.0 as usize];
             let Some(core) = &host.core else { continue };
             // One that has another map may have split the PG, or given it up.

@@ -1,6 +1,8 @@
 //! Scenarios with a name: faults by hand at the moment that matters, for rows of the table in `docs/scenarios.md` and for
 //! planted bugs. The seed still chooses delays, contents and which copy of a torn write survives.
 
+mod coded;
+mod resends;
 mod starts;
 
 use crate::faults::FaultKind as Kind;
@@ -9,6 +11,8 @@ use crate::guest::GuestKind;
 use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::{Options, Scenario};
+use coded::{coded_members_die_in_turn, coded_stripes_change_in_part, coded_writes_that_a_primary_has_alone};
+use resends::{late_resends_after_backfill, late_resends_after_splits};
 use starts::{
     a_disk_with_lost_writes_returns_and_is_lost, a_slow_member_is_left_alone,
     a_start_that_a_slow_member_loses,
@@ -130,6 +134,9 @@ catalog![
     a_disk_with_lost_writes_returns_and_is_lost,
     a_start_that_a_slow_member_loses,
     a_slow_member_is_left_alone,
+    coded_members_die_in_turn,
+    coded_stripes_change_in_part,
+    coded_writes_that_a_primary_has_alone,
 ];
 
 const KILLED: Death = Death::Killed;
@@ -958,36 +965,6 @@ fn another_disk(seconds: f64, osd: i32, uuid: u8) -> Vec<Fault> {
         Fault::at(seconds + 1.5, Kind::NewDisk { osd, uuid }),
         start(seconds + 2.0, Node::Osd(osd)),
     ]
-}
-
-/// A client hears nothing for a while, in which PGs split that remember what it asked and have its entry in
-/// no log any more.
-fn late_resends_after_splits(base: Scenario) -> Scenario {
-    let plan = each(1.0, 4.0, 5, |i, at| {
-        let client = Node::Client(i % 3);
-        let links = (0..3).map(|osd| (Node::Osd(osd), client)).collect();
-        let cut = |after: f64| Fault::at(at + after, Kind::CutAll { node: client });
-        vec![block(at, links, s(3)), command(at + 1.5, pool_set("pg_num", 2 << i)), cut(2.9), cut(2.95)]
-    });
-    base.with_seconds(22).with_options(forgetful).with_plan(plan)
-}
-
-/// Logs that are short, and requests that are remembered for long.
-fn forgetful(o: &mut Options) {
-    (o.clients, o.objects, o.pg_num, o.think) = (3, 6, 1, 20 * MILLISECOND);
-    (o.log_entries, o.dups_tracked) = (2, 3_000);
-}
-
-/// A client hears nothing for a while, in which a member that was away is filled again, and leads.
-fn late_resends_after_backfill(base: Scenario) -> Scenario {
-    let leader = Node::Osd(2);
-    let mut plan = prefer(2, 3);
-    plan.extend(each(2.0, 7.0, 3, |i, at| {
-        let client = Node::Client(i % 3);
-        let links = (0..3).map(|osd| (Node::Osd(osd), client)).collect();
-        vec![kill(at, leader), block(at + 1.0, links, s(4)), start(at + 2.5, leader)]
-    }));
-    base.with_seconds(24).with_options(forgetful).with_plan(plan)
 }
 
 /// A primary is alone with a client when the monitors have marked it down, and the member that let it answer

@@ -256,7 +256,7 @@ impl World {
             client_inc: 0,
             mtime: Utime::new(50_000, 0),
             object: hobject,
-            ops: operations(&call),
+            ops: operations(&call, &self.scenario.options),
             snapc: SnapContext::default(),
             retry_attempt: 0,
             features: types::features::PACIFIC,

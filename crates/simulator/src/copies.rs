@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use codec::Encode;
+use codec::{Decode, Encode};
+use maps::{OsdMap, Pool};
 use messages::osd::OmapValsResponse;
+use pg::coded::Geometry;
 use store::{ObjectKey, Store, StoreError};
-use types::{HObject, PoolId, SnapId, SpgId};
+use types::{HObject, PgId, PoolId, SnapId, SpgId};
 
 use crate::history::brief;
 use crate::world::World;
@@ -75,18 +77,79 @@ impl World {
 
     /// What large writes and recovery had aside is gone when nothing is under way any more.
     fn check_aside(&mut self) {
-        for osd in 0..self.osds.len() {
+        let shards = self.scenario.options.code.map_or(0, |(k, m)| (k + m) as i8);
+        for (osd, shard) in
+            (0..self.osds.len()).flat_map(|osd| (SpgId::NO_SHARD..shards).map(move |s| (osd, s)))
+        {
             let Some(core) = &mut self.osds[osd].core else { continue };
             let until = HObject { pool: PoolId(-1), ..HObject::min() };
-            match core.store_mut().list(SpgId::NO_SHARD, &HObject::min(), &until, 1) {
+            match core.store_mut().list(shard, &HObject::min(), &until, usize::MAX) {
                 Ok(left) => {
-                    for object in left {
+                    // What takes writes back goes some seconds after the last one.
+                    for object in left.into_iter().filter(|o| !pg::coded::is_kept(o)) {
                         self.violation(format!("O4: osd.{osd} has {object} left aside"));
                     }
                 }
                 Err(e) => self.violation(format!("O4: osd.{osd}: {e}")),
             }
         }
+    }
+
+    /// What each member has of an erasure-coded object, by its place.
+    fn shards_of(&mut self, members: &[i32], object: &HObject) -> Result<Vec<Option<Copy>>, String> {
+        let mut shards = Vec::with_capacity(members.len());
+        for (place, osd) in members.iter().enumerate() {
+            let host = usize::try_from(*osd).ok().and_then(|osd| self.osds.get_mut(osd));
+            let core = host.and_then(|host| host.core.as_mut());
+            let core = core.ok_or_else(|| format!("osd.{osd} at place {place} is not there"))?;
+            let key = ObjectKey::new(place as i8, object.clone());
+            shards.push(read(core.store_mut(), &key).map_err(|e| format!("osd.{osd} cannot read it: {e}"))?);
+        }
+        Ok(shards)
+    }
+
+    /// O4 of shards: the same attributes on each, and every choice of as many as make up the data makes the
+    /// same of it.
+    fn check_shards(&mut self, map: &OsdMap, pgid: PgId, object: &HObject) -> Result<(), String> {
+        let pool = map.pool(pgid.pool).ok_or("there is no such pool")?;
+        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).ok_or("it has no profile")?;
+        let geometry = Geometry::new(profile, pool.stripe_width).map_err(|e| e.to_string())?;
+        let members = map.pg_to_up_acting(pgid).acting;
+        let shards = self.shards_of(&members, object)?;
+        let Some(first) = shards.iter().flatten().next() else { return Ok(()) };
+        for (place, shard) in shards.iter().enumerate() {
+            let alike = |s: &Copy| s.attrs == first.attrs && s.data.len() == first.data.len();
+            if !shard.as_ref().is_some_and(alike) {
+                let (a, b) = (show(&Some(first.clone())), show(shard));
+                return Err(format!("osd.{} at place {place} has {b}, another one {a}", members[place]));
+            }
+        }
+        let info = first.attrs.iter().find(|(name, _)| name == pg::object::INFO_ATTR);
+        let (_, info) = info.ok_or("it has no info")?;
+        let size = pg::object::ObjectInfo::from_bytes(info.clone()).map_err(|e| e.to_string())?.size;
+        let mut content: Option<(u32, Vec<u8>)> = None;
+        for bits in 0..1u32 << members.len() {
+            if bits.count_ones() as usize != geometry.codec.data_chunk_count() {
+                continue;
+            }
+            let there = (0..members.len()).filter(|at| bits >> at & 1 == 1).collect();
+            let Ok(plan) = geometry.stripes.read(&geometry.codec, 0..size, there) else { continue };
+            let parts = plan.ranges().iter().map(|r| {
+                let all = shards.get(r.shard)?.as_ref()?;
+                all.data.get(r.offset as usize..(r.offset + r.len) as usize)
+            });
+            let parts: Option<Vec<&[u8]>> = parts.collect();
+            let found =
+                plan.assemble(&parts.ok_or("its shards are too short")?).map_err(|e| e.to_string())?;
+            match &content {
+                None => content = Some((bits, found)),
+                Some((others, theirs)) if *theirs != found => {
+                    return Err(format!("shards {others:b} of {members:?} make other bytes than {bits:b}"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// O4: each member of each object's acting set holds the same.
@@ -101,6 +164,12 @@ impl World {
         for object in all {
             let raw = types::PgId::new(object.pool, object.hash);
             let Some(pgid) = map.raw_pg_to_pg(raw) else { continue };
+            if map.pool(object.pool).is_some_and(Pool::is_erasure) {
+                if let Err(text) = self.check_shards(&map, pgid, &object) {
+                    return self.violation(format!("O4: {object} of pg {pgid}: {text}"));
+                }
+                continue;
+            }
             let key = ObjectKey::replicated(object.clone());
             let mut first: Option<(i32, Option<Copy>)> = None;
             for osd in map.pg_to_up_acting(pgid).acting {

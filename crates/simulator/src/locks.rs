@@ -278,7 +278,7 @@ impl Locker {
     fn read(&mut self, cx: &mut Cx, object: u64) {
         self.step = Step::Reading(object);
         let name = Self::protected(object);
-        let ops = operations(&Call::Read);
+        let ops = operations(&Call::Read, cx.options);
         self.ticket = Some(cx.op(&name, SnapId::HEAD, ops, flags::READ, SnapContext::default()));
     }
 
@@ -342,7 +342,7 @@ impl Locker {
         }
         let flag = if call.is_read() { flags::READ } else { flags::WRITE };
         let name = Self::protected(object);
-        let ticket = cx.op(&name, SnapId::HEAD, operations(&call), flag, SnapContext::default());
+        let ticket = cx.op(&name, SnapId::HEAD, operations(&call, cx.options), flag, SnapContext::default());
         self.work.push_back(Work { ticket, object, call });
     }
 

@@ -65,8 +65,14 @@ impl World {
         map.for_each_pg(|pg, m| {
             let primary = usize::try_from(m.acting_primary).ok().and_then(|p| self.osds[p].core.as_ref());
             let core = primary.filter(|c| c.osdmap().epoch == map.epoch);
-            let whole = core.and_then(|c| c.whole_members(SpgId::replicated(pg)));
-            all &= whole.is_some_and(|whole| whole.iter().any(is_there));
+            let id = map.primary_shard(pg).map_or(SpgId::replicated(pg), |(_, id)| id);
+            let whole = core.and_then(|c| c.whole_members(id));
+            // Of an erasure-coded object so many shards make up the data.
+            let need = match (self.scenario.options.code, id.shard) {
+                (_, SpgId::NO_SHARD) | (None, _) => 1,
+                (Some((k, _)), _) => usize::from(k),
+            };
+            all &= whole.is_some_and(|whole| whole.iter().filter(|osd| is_there(osd)).count() >= need);
         });
         all
     }

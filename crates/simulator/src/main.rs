@@ -43,6 +43,9 @@ struct Arguments {
     /// Clients that make snapshots, take locks and watch, rot, and scrubs besides; `--hours` always has them.
     #[arg(long)]
     guests: bool,
+    /// The clients' pool is erasure-coded.
+    #[arg(long)]
+    coded: bool,
     /// Print every event.
     #[arg(long)]
     trace: bool,
@@ -183,6 +186,7 @@ fn seeds(a: &Arguments, level: Level, first: u64, last: u64, limit: Option<f64>)
         }
         let scenario = Scenario::from_seed(seed).with_level(level).with_seconds(a.seconds);
         let scenario = if a.guests { scenario.with_guests() } else { scenario };
+        let scenario = if a.coded { scenario.with_coded() } else { scenario };
         let good = one(a, &scenario, &mut totals);
         totals.seeds.1 = seed;
         if a.brief && totals.runs % 20 == 0 {

@@ -68,7 +68,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 55] = [
+    pub const ALL: [(&'static str, Self); 59] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -116,6 +116,10 @@ impl Mutant {
         ("lease-forgotten-at-restart", Self::Osd(pg::Planted::LeaseForgottenAtRestart)),
         ("clean-too-soon", Self::Osd(pg::Planted::CleanTooSoon)),
         ("staged-left-behind", Self::Osd(pg::Planted::StagedLeftBehind)),
+        ("stale-shards-serve", Self::Osd(pg::Planted::StaleShardsServe)),
+        ("lost-shards-stay", Self::Osd(pg::Planted::LostShardsStay)),
+        ("parity-added-twice", Self::Osd(pg::Planted::ParityAddedTwice)),
+        ("shards-out-of-place", Self::Osd(pg::Planted::ShardsOutOfPlace)),
         ("freed-too-soon", Self::Store(store::Planted::FreedTooSoon)),
         ("publishes-unflushed", Self::Store(store::Planted::PublishesUnflushed)),
         ("copies-at-once", Self::Store(store::Planted::CopiesAtOnce)),

@@ -127,7 +127,7 @@ impl World {
         let Some(p) = client.pending.get_mut(&tid) else { return };
         p.key = key;
         p.target = target;
-        p.msg.pgid = SpgId::replicated(pgid);
+        p.msg.pgid = map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id);
         p.msg.epoch = map.epoch;
         let blocks = |(on, b): (&(ConnId, u64), &MOsdBackoff)| on.0 == conn && covers(b, &p.msg);
         if client.backoffs.iter().any(blocks) {

@@ -129,6 +129,7 @@ impl World {
                 slice: o.slice_bytes,
                 stage_from: o.stage.0,
                 stage_piece: o.stage.1,
+                serves_coded: o.code.is_some(),
                 ..pg::Portions::default()
             },
             beacon_interval: std::time::Duration::from_secs(o.beacon_s),

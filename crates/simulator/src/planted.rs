@@ -65,6 +65,10 @@ planted![
     Osd(pg::Planted::StartsAlone), "a_start_that_a_slow_member_loses", 1;
     Osd(pg::Planted::TrimsUnacknowledged), "a_slow_member_is_left_alone", 1;
     Osd(pg::Planted::StagedLeftBehind), "large_writes_through_failures", 1;
+    Osd(pg::Planted::StaleShardsServe), "coded_members_die_in_turn", 1;
+    Osd(pg::Planted::LostShardsStay), "coded_writes_that_a_primary_has_alone", 1;
+    Osd(pg::Planted::ParityAddedTwice), "coded_stripes_change_in_part", 1;
+    Osd(pg::Planted::ShardsOutOfPlace), "coded_members_die_in_turn", 1;
     Store(store::Planted::ReplayTakesPlaces), "power_loss_of_all", 1;
 ];
 

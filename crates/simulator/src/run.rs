@@ -249,10 +249,7 @@ impl World {
             self.plan_in(2 * MILLISECOND, Event::Start(Node::Osd(osd)));
         }
         self.start_admin();
-        let o = &self.scenario.options;
-        let pool =
-            format!(r#"{{"prefix":"osd pool create","pool":"p","pg_num":{n},"pgp_num":{n}}}"#, n = o.pg_num);
-        self.admin_command(pool);
+        self.make_pool();
         let all_up = |w: &mut Self| {
             let map = w.monitor().map(|m| m.state().osdmap());
             map.is_some_and(|m| (0..w.scenario.options.osds).all(|osd| m.is_up(osd)) && !m.pools.is_empty())
@@ -268,6 +265,24 @@ impl World {
             w.is_whole() && w.clients.iter().all(|c| c.map.as_ref().is_some_and(|m| !m.pools.is_empty()))
         };
         self.wait("the new pool is clean", 60 * SECOND, ready);
+    }
+
+    /// The clients' pool.
+    fn make_pool(&mut self) {
+        let o = self.scenario.options.clone();
+        let (n, mut kind) = (o.pg_num, "");
+        if let Some((k, m)) = o.code {
+            let words = format!(r#"["plugin=jerasure","k={k}","m={m}","crush-failure-domain=osd"]"#);
+            let profile = r#""prefix":"osd erasure-code-profile set","name":"coded""#;
+            self.admin_command(format!(r#"{{{profile},"profile":{words}}}"#));
+            kind = r#","pool_type":"erasure","erasure_code_profile":"coded""#;
+        }
+        let pool = format!(r#""prefix":"osd pool create","pool":"p","pg_num":{n},"pgp_num":{n}"#);
+        self.admin_command(format!("{{{pool}{kind}}}"));
+        if o.code.is_some() {
+            let set = r#""prefix":"osd pool set","pool":"p","var":"allow_ec_overwrites","val":"true""#;
+            self.admin_command(format!("{{{set}}}"));
+        }
     }
 
     /// Runs until the condition holds; it is a violation when it never does.

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub guests: bool,
     /// Links carry the bytes of connections instead of messages as they are.
     pub wire: bool,
+    /// The clients' pool is erasure-coded.
+    pub coded: bool,
     pub options: Options,
 }
 
@@ -114,6 +116,8 @@ pub struct Options {
     pub clients: usize,
     pub size: u8,
     pub min_size: u8,
+    /// Data and coding shards of an erasure-coded pool.
+    pub code: Option<(u8, u8)>,
     pub pg_num: u32,
     pub objects: usize,
     /// The last so many of them are written once, and read by nobody before the end.
@@ -178,6 +182,7 @@ impl Options {
             clients: *r.pick(&[1, 2, 3, 3, 4]),
             size,
             min_size,
+            code: None,
             pg_num: *r.pick(&[1, 2, 4, 8, 16]),
             objects: *r.pick(&[2, 6, 12, 24]),
             cold: 0,
@@ -268,6 +273,17 @@ impl Options {
         self.log_kb = *Rng::new(seed ^ 0x10_6b62).pick(&[1 << 10, 1 << 10, 8 << 10]);
     }
 
+    /// With an erasure-coded pool, for which there are OSDs enough.
+    fn add_coded(&mut self, seed: u64) {
+        let r = &mut Rng::new(seed ^ 0xc0de);
+        let (k, m) = *r.pick(&[(2, 1), (2, 1), (2, 2), (2, 2), (3, 2), (4, 2), (5, 1), (6, 2)]);
+        self.code = Some((k, m));
+        self.size = k + m;
+        self.min_size = if m > 1 { k + 1 } else { k };
+        self.osds = i32::from(self.size) + r.below(3) as i32;
+        self.osd_clocks = (0..self.osds).map(|_| (999 + r.below(3), skew(r))).collect();
+    }
+
     /// Log entries, and duplicates beyond them, that a PG keeps at least.
     pub fn remembered(&self, mutant: Option<Mutant>) -> (usize, u64) {
         match mutant {
@@ -327,6 +343,7 @@ impl Scenario {
             mons: None,
             guests: false,
             wire: is_wired(seed),
+            coded: false,
             options: Options::of(seed),
         }
     }
@@ -336,6 +353,14 @@ impl Scenario {
     pub fn with_guests(mut self) -> Self {
         self.guests = true;
         self.options.add_guests(self.seed);
+        self
+    }
+
+    /// With an erasure-coded pool as the seed says.
+    #[must_use]
+    pub fn with_coded(mut self) -> Self {
+        self.coded = true;
+        self.options.add_coded(self.seed);
         self
     }
 
@@ -365,6 +390,9 @@ impl Scenario {
         let mut out = Self { profile, options: Options::new(profile, self.seed), ..self };
         if out.guests {
             out.options.add_guests(out.seed);
+        }
+        if out.coded {
+            out.options.add_coded(out.seed);
         }
         match out.mons {
             Some(mons) => out.with_mons(mons),
@@ -409,6 +437,9 @@ impl Scenario {
         if self.guests {
             s += " guests=yes";
         }
+        if self.coded {
+            s += " coded=yes";
+        }
         if self.wire != is_wired(self.seed) {
             s += if self.wire { " wire=yes" } else { " wire=no" };
         }
@@ -443,6 +474,7 @@ impl FromStr for Scenario {
                     out.skip = each.collect::<Result<_, String>>()?;
                 }
                 "guests" if value == "yes" => out = out.with_guests(),
+                "coded" if value == "yes" => out = out.with_coded(),
                 "wire" if value == "yes" || value == "no" => out.wire = value == "yes",
                 "mutant" => out.mutant = Some(value.parse()?),
                 _ => return Err(format!("no option '{key}'")),
@@ -457,7 +489,7 @@ impl fmt::Display for Scenario {
         let o = &self.options;
         write!(
             f,
-            "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
+            "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
              flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, maps {}, \
              beacon every {} s, mon snapshot {}, slices of {} B, \
              guests {}, links of {})",
@@ -468,6 +500,7 @@ impl fmt::Display for Scenario {
             o.depth,
             o.size,
             o.min_size,
+            o.code.map(|(k, m)| format!(" of {k}+{m} shards")).unwrap_or_default(),
             o.pg_num,
             o.objects,
             o.payload,
@@ -501,6 +534,7 @@ mod tests {
             .with_level(Level::Links)
             .with_mons(5)
             .with_guests()
+            .with_coded()
             .with_wire(!is_wired(77))
             .with_profile(Profile::Hour);
         s.skip = [3, 5].into();

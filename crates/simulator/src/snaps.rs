@@ -201,13 +201,14 @@ impl Snapper {
             call = Call::Delete;
         }
         let snapc = self.snapc(cx);
-        let ticket = cx.op(&name, SnapId::HEAD, operations(&call), flags::WRITE, snapc);
+        let ticket = cx.op(&name, SnapId::HEAD, operations(&call, cx.options), flags::WRITE, snapc);
         self.doing = Some((ticket, Doing::Write { name, call }));
     }
 
     fn read(&mut self, cx: &mut Cx, name: String, snap: Option<u64>) {
         let at = snap.map_or(SnapId::HEAD, SnapId);
-        let ticket = cx.op(&name, at, operations(&Call::Read), flags::READ, SnapContext::default());
+        let ticket =
+            cx.op(&name, at, operations(&Call::Read, cx.options), flags::READ, SnapContext::default());
         let doing = match snap {
             Some(snap) => Doing::ReadSnap { name, snap },
             None => Doing::ReadHead { name },

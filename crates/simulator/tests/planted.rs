@@ -30,6 +30,7 @@ fn is_found(mutant: Mutant) {
     let random = |seed| {
         let plain = Scenario::from_seed(seed).with_level(Level::Links).with_seconds(18).with_mutant(mutant);
         let plain = if mutant.needs_bytes() { plain.with_wire(true) } else { plain };
+        let plain = if named.scenario(1).coded { plain.with_coded() } else { plain };
         if named.scenario(1).options.guests.is_empty() { plain } else { plain.with_guests() }
     };
     let found = (1..=RANDOM_SEEDS).map(random).find(|s| !run(s).is_good());
@@ -129,5 +130,9 @@ planted![
     starts_alone Mutant::Osd(Osd::StartsAlone);
     trims_unacknowledged Mutant::Osd(Osd::TrimsUnacknowledged);
     staged_left_behind Mutant::Osd(Osd::StagedLeftBehind);
+    stale_shards_serve Mutant::Osd(Osd::StaleShardsServe);
+    lost_shards_stay Mutant::Osd(Osd::LostShardsStay);
+    parity_added_twice Mutant::Osd(Osd::ParityAddedTwice);
+    shards_out_of_place Mutant::Osd(Osd::ShardsOutOfPlace);
     replay_takes_places Mutant::Store(Store::ReplayTakesPlaces);
 ];

@@ -249,4 +249,7 @@ rows![
     late_resends_after_splits ["PGs split" 31, "requests sent again" 15],
     late_resends_after_backfill ["requests sent again" 20, "marked down dead" 3],
     a_member_restarts_within_its_lease ["marked down alive" 1, "requests sent again" 50],
+    coded_members_die_in_turn ["marked down dead" 6],
+    coded_stripes_change_in_part ["marked down dead" 3],
+    coded_writes_that_a_primary_has_alone ["links between OSDs that held messages back" 4, "marked down dead" 4],
 ];

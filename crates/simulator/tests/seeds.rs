@@ -57,6 +57,13 @@ fn with_guests() {
 }
 
 #[test]
+fn with_erasure_coded_pools() {
+    for seed in 800..806 {
+        must_be_good(&Scenario::from_seed(seed).with_coded().with_seconds(8));
+    }
+}
+
+#[test]
 fn past_failures() {
     let lines = include_str!("regressions.txt").lines();
     for line in lines.filter(|l| !l.starts_with('#') && !l.is_empty()) {

@@ -324,7 +324,12 @@ impl Pg {
         // What lies beyond a backfill is not here, and is not taken back.
         let here =
             entries.iter().filter(|e| e.object <= self.info.last_backfill).cloned().collect::<Vec<_>>();
-        let ready = coded::prepare(&mut cx.store, self.id, part.txn, &part.adds, &here)?;
+        let mut adds = part.adds;
+        if types::is_planted!(cx.config.planted, ParityAddedTwice) {
+            // The second time takes it out again.
+            adds.iter_mut().for_each(|add| add.data = vec![0; add.data.len()].into());
+        }
+        let ready = coded::prepare(&mut cx.store, self.id, part.txn, &adds, &here)?;
         let damaged: BTreeSet<HObject> = ready.damaged.into_iter().chain(stale).collect();
         let mut txn = ready.txn;
         // With the write: its version must never be that of a shard which nobody knows to be damaged.
@@ -406,7 +411,10 @@ impl Pg {
                 continue;
             }
             let before = coded::version_before(&mut cx.store, self.id, &kept);
-            coded::take_back(txn, self.id, &kept);
+            match types::is_planted!(cx.config.planted, LostShardsStay) {
+                true => coded::forget(txn, self.id, &kept),
+                false => coded::take_back(txn, self.id, &kept),
+            }
             left.insert(kept.object, before.ok());
         }
         left

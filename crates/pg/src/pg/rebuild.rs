@@ -104,7 +104,9 @@ impl Pg {
             let is_told = !self.damaged.is_empty() && self.damaged.contains(&(object.clone(), copy));
             is_told || self.has_refused(object, version, copy)
         };
+        let serves_stale = types::is_planted!(cx.config.planted, StaleShardsServe);
         let has = |copy: PgShard| match copy == me {
+            _ if serves_stale && self.is_acting(copy) => true,
             true => is_here,
             false => self.peers.get(&copy).is_some_and(|p| p.has(object, version)) && !is_damaged(copy),
         };
@@ -405,7 +407,7 @@ impl Pg {
     /// Makes the piece of every shard that is lacking, and sends it.
     fn send_shards(&mut self, object: &HObject, cx: &mut Shared) {
         let made = match self.rebuilding(object) {
-            Some(r) => r.make(object),
+            Some(r) => r.make(object, types::is_planted!(cx.config.planted, ShardsOutOfPlace)),
             None => return,
         };
         let made = match made {
@@ -631,7 +633,11 @@ impl Pg {
 
 impl Rebuilding {
     /// The piece of each copy that lacks the object.
-    fn make(&mut self, object: &HObject) -> Result<Vec<(PgShard, ObjectPush)>, CodecError> {
+    fn make(
+        &mut self,
+        object: &HObject,
+        is_mixed_up: bool,
+    ) -> Result<Vec<(PgShard, ObjectPush)>, CodecError> {
         let (at, len) = self.range;
         let bytes = usize::try_from(len).map_err(|_| CodecError::OutOfRange)?;
         let mut made: BTreeMap<usize, Bytes> = BTreeMap::new();
@@ -663,7 +669,8 @@ impl Rebuilding {
         };
         let got = std::mem::take(&mut self.got);
         let push_of = |to: &PgShard| {
-            let data = made.get(&place(*to)).or_else(|| got.get(&place(*to)));
+            let other = got.values().next().filter(|_| is_mixed_up);
+            let data = other.or_else(|| made.get(&place(*to))).or_else(|| got.get(&place(*to)));
             // What holds nothing is a hole, as it was on the shard that was lost.
             let data = data.filter(|data| data.iter().any(|byte| *byte != 0));
             let extents = data.map(|data| (at, data.clone())).into_iter().collect();

@@ -1,0 +1,57 @@
+//! Scenarios with an erasure-coded pool: members that die in turn, and writes that too few shards have.
+
+use super::{KILLED, Kind, Node, OFF, block, each, kill, prefer, s, start};
+use crate::faults::{Death, Fault, Trigger};
+use crate::queue::MILLISECOND;
+use crate::scenario::{Options, Scenario};
+
+/// Two shards of data and two of coding on five OSDs.
+fn coded(base: Scenario) -> Scenario {
+    let options = |o: &mut Options| {
+        (o.code, o.size, o.min_size, o.osds) = (Some((2, 2)), 4, 3, 5);
+        (o.objects, o.depth, o.think, o.payload) = (12, 3, 30 * MILLISECOND, 20_000);
+        (o.log_entries, o.backfill_scan) = (8, 3);
+    };
+    let mut scenario = base.with_options(options);
+    scenario.coded = true;
+    scenario
+}
+
+/// OSDs die in turn, two at a time now and then, some with the power; each is back soon after the next one has
+/// died, and has missed writes.
+pub(super) fn coded_members_die_in_turn(base: Scenario) -> Scenario {
+    let death = |i: usize| -> Death { if i % 3 == 0 { OFF } else { KILLED } };
+    let plan = each(1.0, 4.0, 10, |i, at| {
+        let at_once = if i % 4 == 3 { 2 } else { 1 };
+        let osds = (0..at_once).map(|more| ((i * 2 + more) % 7) as i32).collect();
+        let down = if i % 2 == 0 { s(2) } else { s(5) };
+        let when = [Trigger::Answer, Trigger::Submit, Trigger::AtOnce][i % 3];
+        vec![Fault::at(at, Kind::CrashOsds { osds, death: death(i), down }).when(when)]
+    });
+    // Writes go on while two are away, and both miss them.
+    let wide = |o: &mut Options| (o.code, o.size, o.min_size, o.osds) = (Some((3, 3)), 6, 4, 7);
+    coded(base).with_options(wide).with_seconds(44).with_plan(plan)
+}
+
+/// Small parts of large stripes are written, whose coding chunks get what differs, and a member is away now and
+/// then.
+pub(super) fn coded_stripes_change_in_part(base: Scenario) -> Scenario {
+    let plan = each(2.0, 6.0, 4, |i, at| {
+        let away = Node::Osd(i as i32 + 1);
+        vec![kill(at, away), start(at + 2.5, away)]
+    });
+    let narrow = |o: &mut Options| (o.code, o.size, o.min_size, o.osds) = (Some((5, 1)), 6, 5, 6);
+    coded(base).with_options(narrow).with_seconds(28).with_plan(plan)
+}
+
+/// A primary reaches few members for a moment, in which they alone have its writes, and dies.
+pub(super) fn coded_writes_that_a_primary_has_alone(base: Scenario) -> Scenario {
+    let leader = Node::Osd(0);
+    let mut plan = prefer(0, 5);
+    plan.extend(each(3.0, 8.0, 5, |i, at| {
+        let hears = |osd: &i32| i % 2 == 0 || *osd != 1 + i as i32 % 4;
+        let links = (1..5).filter(hears).map(|osd| (leader, Node::Osd(osd))).collect();
+        vec![block(at, links, s(1)), kill(at + 0.4, leader), start(at + 5.0, leader)]
+    }));
+    coded(base).with_seconds(44).with_plan(plan)
+}
