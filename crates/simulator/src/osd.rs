@@ -22,6 +22,7 @@ use crate::mutant::Mutant;
 use crate::net::{Delivery, End, Node};
 use crate::queue::{MILLISECOND, SECOND};
 use crate::reads::DeviceRead;
+use crate::scenario::Scenario;
 use crate::slices::Batch;
 use crate::world::{Event, FSID, MonLink, World, addr_of, life_of};
 
@@ -107,35 +108,40 @@ impl OsdHost {
     }
 }
 
+/// What an OSD is told of the scenario.
+fn config_of(scenario: &Scenario) -> OsdConfig {
+    let o = &scenario.options;
+    let (log_entries, dups_tracked) = o.remembered(scenario.mutant);
+    OsdConfig {
+        min_pg_log_entries: log_entries,
+        max_pg_log_entries: log_entries * 4,
+        pg_log_trim_min: 3,
+        pg_log_dups_tracked: dups_tracked,
+        heartbeat_interval: std::time::Duration::from_secs(o.heartbeat_interval_s),
+        heartbeat_grace: std::time::Duration::from_secs(o.heartbeat_grace_s),
+        // Minutes are seconds here, and faults come without end.
+        max_markdown_count: usize::MAX,
+        backfill_scan_max: o.backfill_scan,
+        portions: pg::Portions {
+            slice: o.slice_bytes,
+            stage_from: o.stage.0,
+            stage_piece: o.stage.1,
+            serves_coded: o.code.is_some(),
+            ..pg::Portions::default()
+        },
+        beacon_interval: std::time::Duration::from_secs(o.beacon_s),
+        planted: scenario.mutant.and_then(Mutant::in_osds),
+        ..OsdConfig::default()
+    }
+}
+
 impl World {
     fn osd(&mut self, osd: i32) -> &mut OsdHost {
         &mut self.osds[osd as usize]
     }
 
     pub fn start_osd(&mut self, osd: i32) {
-        let o = &self.scenario.options;
-        let (log_entries, dups_tracked) = o.remembered(self.scenario.mutant);
-        let config = OsdConfig {
-            min_pg_log_entries: log_entries,
-            max_pg_log_entries: log_entries * 4,
-            pg_log_trim_min: 3,
-            pg_log_dups_tracked: dups_tracked,
-            heartbeat_interval: std::time::Duration::from_secs(o.heartbeat_interval_s),
-            heartbeat_grace: std::time::Duration::from_secs(o.heartbeat_grace_s),
-            // Minutes are seconds here, and faults come without end.
-            max_markdown_count: usize::MAX,
-            backfill_scan_max: o.backfill_scan,
-            portions: pg::Portions {
-                slice: o.slice_bytes,
-                stage_from: o.stage.0,
-                stage_piece: o.stage.1,
-                serves_coded: o.code.is_some(),
-                ..pg::Portions::default()
-            },
-            beacon_interval: std::time::Duration::from_secs(o.beacon_s),
-            planted: self.scenario.mutant.and_then(Mutant::in_osds),
-            ..OsdConfig::default()
-        };
+        let config = config_of(&self.scenario);
         let mutant = self.scenario.mutant;
         let host = self.osd(osd);
         host.life += 1;
