@@ -85,7 +85,7 @@ impl Performer {
         };
         let performer = this.clone();
         let after = move |value| async move { drop(performer.perform(after(value)).await) };
-        self.turns.run(async move { this.perform(plan).await }, instead, after).await
+        self.turns.run(Box::pin(async move { this.perform(plan).await }), instead, after).await
     }
 
     /// Carries a plan out as long as the caller waits for it, and no longer than its patience: for plans that

@@ -127,14 +127,15 @@ impl Front {
 
     async fn carry_out(&self, admitted: Admitted) -> S3Result<Response<Body>> {
         match admitted {
-            Admitted::Library(request) => self.service.call(request).await,
+            Admitted::Library(request) => Box::pin(self.service.call(request)).await,
             Admitted::Config(config, asked) => {
-                config::answer(&self.gateway.of_caller(&asked.caller), config, asked).await
+                let gateway = self.gateway.of_caller(&asked.caller);
+                Box::pin(config::answer(&gateway, config, asked)).await
             }
             Admitted::Preflight(caller, bucket, headers) => {
                 preflight(&self.gateway, &caller, &bucket, &headers).await
             }
-            Admitted::Form(form) => form::answer(&self.gateway, *form).await,
+            Admitted::Form(form) => Box::pin(form::answer(&self.gateway, *form)).await,
         }
     }
 

@@ -99,7 +99,9 @@ async fn answer(
     peer: IpAddr,
 ) -> Result<Response<Held>, Infallible> {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    let answered = to_its_end(reads, async move { front.answer(request, peer).await }).await;
+    // In a place of its own: what a request holds on its way is more than a thread's stack should carry.
+    let work = Box::pin(async move { front.answer(request, peer).await });
+    let answered = to_its_end(reads, work).await;
     Ok(match answered {
         Some((response, share)) => response.map(|body| Held { body, _share: share }),
         None => {
