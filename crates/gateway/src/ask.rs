@@ -37,6 +37,12 @@ pub enum Op {
         name: Bytes,
         value: Bytes,
     },
+    /// ECANCELED unless the attribute's text is this number, or less where it may be. No text is 0.
+    NumberIs {
+        name: Bytes,
+        value: u64,
+        or_less: bool,
+    },
     /// EEXIST where the object exists and this is exclusive.
     Create {
         exclusive: bool,

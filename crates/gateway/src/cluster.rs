@@ -106,6 +106,16 @@ impl Cluster {
                     return Err(Errno::ECANCELED);
                 }
             }
+            Op::NumberIs { name, value, or_less } => {
+                let found = match fake.xattr(&name) {
+                    Err(Errno::ENODATA) => Bytes::new(),
+                    found => found?,
+                };
+                let known: u64 = std::str::from_utf8(&found).unwrap().parse().unwrap_or(0);
+                if known != value && !(or_less && known < value) {
+                    return Err(Errno::ECANCELED);
+                }
+            }
             Op::Create { exclusive } => fake.create(exclusive)?,
             Op::Remove { may_miss } => {
                 if fake.changed().take().is_none() && !may_miss {
@@ -151,7 +161,8 @@ impl Rados for Cluster {
         // Methods that read run without an object, in a request that writes.
         let writes = request.ops.iter().any(|op| match op {
             Op::Call { class, method, .. } => classes::find(class, method).is_ok_and(|m| m.flags.write),
-            Op::Stat | Op::Read { .. } | Op::Attrs | Op::OmapList { .. } | Op::AttrIs { .. } => false,
+            Op::Stat | Op::Read { .. } | Op::Attrs | Op::OmapList { .. } => false,
+            Op::AttrIs { .. } | Op::NumberIs { .. } => false,
             _ => true,
         });
         let fake = self.objects.entry(at).or_default();

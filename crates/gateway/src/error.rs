@@ -25,7 +25,7 @@ pub enum Error {
     /// There is no such part, or it is another one than the caller knows.
     InvalidPart,
     PartTooSmall,
-    /// The bucket keeps versions, which this core does not write yet.
+    /// The bucket keeps versions, and what is asked for is a matter of those that do not.
     Versioned,
     /// There is no such placement target, or no such storage class.
     NoSuchPlacement,

@@ -31,8 +31,8 @@ pub use boot::Start;
 pub use buckets::{BucketState, BucketStats, NewBucket};
 pub use error::Error;
 pub use objects::{
-    AttrChange, Complete, Condition, CopyTo, Finish, FinishPart, Head, Listed, Listing, MAX_PARTS, MIN_PART,
-    Opened, Part, SharedBucket, Upload, UploadId, Written,
+    AttrChange, Complete, Condition, CopyTo, Finish, FinishPart, Head, Listed, ListedVersion, Listing,
+    MAX_PARTS, MIN_PART, Opened, Part, Removed, SharedBucket, Upload, UploadId, Written,
 };
 pub use plan::{Plan, Rados};
 pub use site::{Moment, Site};

@@ -42,6 +42,20 @@ impl Moment<'_> {
         bytes.iter().map(|b| LETTERS.get(usize::from(b & 63)).copied().unwrap_or(b'A')).collect()
     }
 
+    /// Made-up digits and small letters. Source: gen_rand_alphanumeric_lower in src/common/random_string.cc.
+    pub(crate) fn lower_letters(&mut self, count: usize) -> Bytes {
+        let mut bytes = vec![0; count];
+        self.entropy.fill(&mut bytes);
+        let letter = |b: &u8| std::char::from_digit(u32::from(*b) % 36, 36).map_or(b'0', |c| c as u8);
+        bytes.iter().map(letter).collect()
+    }
+
+    /// An object's version. Source: gen_rand_obj_instance_name in src/rgw/rgw_rados.cc, of letters without
+    /// underscores.
+    pub(crate) fn version_id(&mut self) -> Bytes {
+        self.letters(31).iter().map(|b| if *b == b'_' { b'.' } else { *b }).collect()
+    }
+
     /// Tag of a version. Source: RGWObjVersionTracker::generate_new_write_ver in src/rgw/rgw_common.cc.
     pub fn version_tag(&mut self) -> Bytes {
         [b"_", &self.letters(23)[..]].concat().into()

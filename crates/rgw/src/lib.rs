@@ -61,7 +61,7 @@ pub use logs::{DataChange, DataLogGeneration, DataLogGenerations, MetadataChange
 pub use manifest::{Manifest, ManifestRule, Piece, Stripe, Tail};
 pub use names::{Bucket, ExplicitPlacement, Key, Object, Pool, RawObject, UserId};
 pub use notice::{Notice, NoticeOp, Noticed, ObjectVersion};
-pub use object::{CompressedBlock, Compression, OlhInfo, PartInfo, Tags, UploadInfo};
+pub use object::{CompressedBlock, Compression, OlhInfo, OlhPending, PartInfo, Tags, UploadInfo};
 pub use object_lock::{LegalHold, ObjectLock, Retention};
 pub use period::{Period, PeriodConfig, PeriodMap, Realm};
 pub use placement::PlacementRule;

@@ -24,6 +24,14 @@ pub struct OlhInfo {
 }
 wire_struct!(OlhInfo(1, 1) { target, removed });
 
+/// An attribute `user.rgw.olh.pending.*`: when a change of what a versioned object shows began. Source:
+/// RGWOLHPendingInfo in src/rgw/rgw_rados.h.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OlhPending {
+    pub time: RealTime,
+}
+wire_struct!(OlhPending(1, 1) { time });
+
 /// Bytes that were compressed together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressedBlock {

@@ -43,7 +43,8 @@ pub(crate) enum Submitted {
 pub(crate) fn changes(request: &Request) -> bool {
     request.ops.iter().any(|op| match op {
         Op::Call { class, method, .. } => classes::find(class, method).is_ok_and(|m| m.flags.write),
-        Op::Stat | Op::Read { .. } | Op::Attrs | Op::OmapList { .. } | Op::AttrIs { .. } => false,
+        Op::Stat | Op::Read { .. } | Op::Attrs | Op::OmapList { .. } => false,
+        Op::AttrIs { .. } | Op::NumberIs { .. } => false,
         _ => true,
     })
 }
@@ -96,9 +97,15 @@ fn read_step(to: ReadOp, op: Op) -> Result<ReadOp, Errno> {
         Op::OmapList { after, max } => to.omap_get_vals(after, Bytes::new(), max),
         Op::Call { class, method, input, .. } => to.exec(class, method, input),
         Op::AttrIs { name, value } => to.cmp_xattr(&text(&name)?, CmpOp::Eq, value),
+        Op::NumberIs { name, value, or_less } => to.cmp_xattr_u64(&text(&name)?, at_most(or_less), value),
         // Whatever else there is changes something.
         _ => return Err(Errno::EINVAL),
     })
+}
+
+/// How the number that is given compares with the stored one.
+fn at_most(or_less: bool) -> CmpOp {
+    if or_less { CmpOp::Gte } else { CmpOp::Eq }
 }
 
 fn write_step(to: WriteOp, op: Op) -> Result<WriteOp, Errno> {
@@ -106,6 +113,7 @@ fn write_step(to: WriteOp, op: Op) -> Result<WriteOp, Errno> {
         Op::Stat => to.assert_exists(),
         Op::Call { class, method, input, .. } => to.exec(class, method, input),
         Op::AttrIs { name, value } => to.cmp_xattr(&text(&name)?, CmpOp::Eq, value),
+        Op::NumberIs { name, value, or_less } => to.cmp_xattr_u64(&text(&name)?, at_most(or_less), value),
         Op::Create { exclusive } => to.create(exclusive),
         Op::Remove { may_miss } => {
             let removed = to.remove();

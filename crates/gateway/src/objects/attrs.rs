@@ -9,7 +9,8 @@ use codec::Decode;
 
 use super::change::Change;
 use super::put::MAIN;
-use super::{Head, SharedBucket, TRIES, attr, listed_meta, text, writable};
+use super::versions::is_versioned;
+use super::{Head, SharedBucket, TRIES, attr, listed_meta, named, text};
 use crate::{Error, Moment, Op, Plan, Request, Site};
 
 /// An attribute under its whole name, and its value; nothing to remove it.
@@ -28,7 +29,8 @@ impl Site {
         moment: &mut Moment,
     ) -> Plan<RealTime> {
         let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
-        let change = writable(bucket, key).and_then(|()| Change::new(self, bucket, key, &key.name, tag));
+        let key = Key { instance: head.version.clone(), ..key.clone() };
+        let change = named(&key).and_then(|()| Change::new(self, bucket, &key, &key.name, tag));
         let change = match change {
             Ok(change) => change,
             Err(e) => return Plan::failed(e),
@@ -36,7 +38,8 @@ impl Site {
         if changes.iter().any(|(name, _)| !attr::CHANGEABLE.contains(&&name[..])) {
             return Plan::failed(Error::InvalidArgument);
         }
-        let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
+        let change = if is_versioned(bucket) { change.of_version() } else { change };
+        let (site, bucket) = (self.clone(), bucket.clone());
         Setting { site, bucket, key, changes, change, now: moment.now }.go_on(head, TRIES)
     }
 }

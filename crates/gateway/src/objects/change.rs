@@ -2,7 +2,7 @@
 //! RGWRados::Bucket::UpdateIndex in src/rgw/rgw_rados.cc.
 
 use bytes::Bytes;
-use classes::client::index::{self, CompleteArgs, GuardArgs, PrepareArgs};
+use classes::client::index::{self, CompleteArgs, GuardArgs, LinkArgs, PrepareArgs, UnlinkArgs};
 use rgw::index::log::op;
 use rgw::index::{Key as IndexKey, Meta, Written, Zones};
 use rgw::{BucketInfo, Key, RawObject};
@@ -10,6 +10,9 @@ use types::Errno;
 
 use crate::error::BUSY_RESHARDING;
 use crate::{Error, Op, Plan, Reply, Request, Site};
+
+/// Source: RGW_BILOG_FLAG_VERSIONED_OP in src/cls/rgw/cls_rgw_types.h.
+const VERSIONED: u16 = 1;
 
 /// One change, from its preparation to its completion.
 #[derive(Debug, Clone)]
@@ -19,6 +22,7 @@ pub(crate) struct Change {
     locator: Bytes,
     pub tag: Bytes,
     zones: Zones,
+    log_flags: u16,
 }
 
 impl Change {
@@ -39,10 +43,50 @@ impl Change {
             locator: key.locator(),
             tag,
             zones: Zones::of(&site.zone.id, &place),
+            log_flags: 0,
         })
     }
 
-    fn guarded(&self) -> Request {
+    /// The same for a version of an object.
+    pub fn of_version(self) -> Self {
+        Self { log_flags: VERSIONED, ..self }
+    }
+
+    /// The object's name without a version.
+    pub fn name(&self) -> IndexKey {
+        IndexKey::plain(self.key.name.clone())
+    }
+
+    /// Shows the version at the object's name, which has this tag; a delete marker with what listings say of
+    /// it.
+    pub fn link(&self, name_tag: Bytes, marker: Option<Meta>) -> Request {
+        let args = LinkArgs {
+            key: self.key.clone(),
+            tag: name_tag,
+            delete_marker: marker.is_some(),
+            op_tag: self.tag.clone(),
+            meta: marker.unwrap_or_default(),
+            zones: self.zones.clone(),
+            ..LinkArgs::default()
+        };
+        self.guarded().call(&index::LINK, &args)
+    }
+
+    /// Takes the version off the object's name, which has this tag.
+    pub fn unlink(&self, name_tag: Bytes) -> Request {
+        let args = UnlinkArgs {
+            key: self.key.clone(),
+            op_tag: self.tag.clone(),
+            epoch: 0,
+            log: false,
+            log_flags: 0,
+            tag: name_tag,
+            zones: self.zones.clone(),
+        };
+        self.guarded().call(&index::UNLINK, &args)
+    }
+
+    pub fn guarded(&self) -> Request {
         let args = GuardArgs { result: -BUSY_RESHARDING };
         // A shard that is gone is not made anew: its bucket is gone, too.
         Request::new(self.shard.clone()).op(Op::Stat).call(&index::GUARD_RESHARDING, &args)
@@ -54,6 +98,7 @@ impl Change {
             key: self.key.clone(),
             tag: self.tag.clone(),
             locator: self.locator.clone(),
+            log_flags: self.log_flags,
             zones: self.zones.clone(),
             ..PrepareArgs::default()
         };
@@ -78,6 +123,7 @@ impl Change {
             meta,
             tag: self.tag.clone(),
             remove: remove.into_iter().collect(),
+            log_flags: self.log_flags,
             zones: self.zones.clone(),
             ..CompleteArgs::default()
         };

@@ -7,7 +7,8 @@ use rgw::{Key, Manifest, Object, PlacementRule, RawObject};
 
 use super::change::Change;
 use super::put::{MAX_HEAD, NewHead};
-use super::{Finish, Opened, SharedBucket, Upload, Written, attr, writable};
+use super::versions::is_versioned;
+use super::{Finish, Opened, SharedBucket, Upload, Written, attr, named};
 use crate::{Error, Moment, Plan, Request, Site, garbage};
 
 /// Where a copy goes.
@@ -26,11 +27,12 @@ pub struct CopyTo {
 impl Site {
     /// Copies an object that was opened, whatever becomes of it meanwhile.
     pub fn copy(&self, from: Opened, to: CopyTo, moment: &mut Moment) -> Plan<Written> {
+        let to = CopyTo { key: self.new_key(&to.bucket, to.key.clone(), moment), ..to };
         let upload = self.put(&to.bucket, to.key.clone(), to.storage_class.clone(), to.number, moment);
         match upload {
             Err(e) => Plan::failed(e),
             Ok(upload) => match self.sharable(&from, &to) {
-                Some(manifest) => self.share_tail(from, to, manifest),
+                Some(manifest) => self.share_tail(from, to, manifest, moment),
                 None => copy_bytes(from, upload, to.finish, 0),
             },
         }
@@ -60,9 +62,13 @@ impl Site {
         })
     }
 
-    fn share_tail(&self, from: Opened, to: CopyTo, manifest: Manifest) -> Plan<Written> {
+    fn share_tail(&self, from: Opened, to: CopyTo, manifest: Manifest, moment: &mut Moment) -> Plan<Written> {
         let tag: Bytes = [&self.unique(to.number)[..], b"\0"].concat().into();
+        let showing = is_versioned(&to.bucket).then(|| self.showing(&to.bucket, &to.key, moment));
         let new = match self.copied_head(&from, &to, manifest, tag.clone()) {
+            Ok(new) if showing.is_some() => {
+                NewHead { change: new.change.clone().of_version(), showing, ..new }
+            }
             Ok(new) => new,
             Err(e) => return Plan::failed(e),
         };
@@ -103,7 +109,7 @@ impl Site {
         manifest: Manifest,
         tag: Bytes,
     ) -> Result<NewHead, Error> {
-        writable(&to.bucket, &to.key)?;
+        named(&to.key)?;
         let object = self.head_object(&to.bucket, &to.key)?;
         let own_tag = Bytes::copy_from_slice(tag.strip_suffix(b"\0").unwrap_or(&tag));
         let keeps_tail = object == from.head.object;
@@ -123,6 +129,7 @@ impl Site {
             change: Change::new(self, &to.bucket, &to.key, &to.key.name, own_tag)?,
             first: None,
             keeps_tail,
+            showing: None,
             unchanged: if keeps_tail { from.head.is_unchanged() } else { Vec::new() },
             remove: Vec::new(),
             finish,

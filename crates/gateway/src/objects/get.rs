@@ -17,10 +17,10 @@ pub struct Opened {
 }
 
 impl Site {
-    /// Opens an object. Up to `prefetch` bytes come with the head: a small object takes one request.
+    /// Opens an object: the version that the key names, or the one that is shown. Up to `prefetch` bytes come with the head: a small object takes one request.
     pub fn open(&self, bucket: &SharedBucket, key: &Key, prefetch: u64) -> Plan<Opened> {
         let site = self.clone();
-        self.head(bucket, key, prefetch.min(STRIPE)).try_map(move |head| {
+        self.shown(bucket, key, prefetch.min(STRIPE)).try_map(move |head| {
             let head = head.ok_or(Error::NoSuchKey)?;
             Ok(Opened { site, head })
         })
@@ -66,9 +66,9 @@ impl Opened {
 
     /// The object with the head that it has now, if that is the same object with other attributes.
     fn reopened(self) -> Plan<Self> {
-        let raw = self.head.object.clone();
+        let (raw, version) = (self.head.object.clone(), self.head.version.clone());
         optional(Plan::ask(Request::new(raw.clone()).op(Op::Attrs).op(Op::Stat))).and_then(move |reply| {
-            match reply.map(|reply| Head::read(raw, &reply)).transpose() {
+            match reply.map(|reply| Head::read(raw, version, &reply)).transpose() {
                 Ok(Some(head))
                     if head.is_same_object(&self.head) && head.head_size == self.head.head_size =>
                 {

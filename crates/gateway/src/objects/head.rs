@@ -6,6 +6,7 @@ use rgw::{BucketInfo, Key, Manifest, RawObject};
 use types::RealTime;
 
 use super::attr;
+use super::versions::without_null;
 use crate::plan::optional;
 use crate::system::{Attrs, own};
 use crate::{Error, Op, Plan, Reply, Request, Site};
@@ -13,6 +14,8 @@ use crate::{Error, Op, Plan, Reply, Request, Site};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub object: RawObject,
+    /// Its id; empty for the object's only one, and for the one that clients call `null`.
+    pub version: Bytes,
     pub attrs: Attrs,
     /// None for objects that an administrator's tools left.
     pub manifest: Option<Manifest>,
@@ -62,27 +65,29 @@ impl Head {
         self.attrs.get(attr::ETAG).map(super::text).unwrap_or_default()
     }
 
-    pub(super) fn read(object: RawObject, reply: &Reply) -> Result<Self, Error> {
+    pub(super) fn read(object: RawObject, version: Bytes, reply: &Reply) -> Result<Self, Error> {
         let attrs = own(reply.attrs(0)?);
         let (head_size, modified) = reply.stat(1)?;
         let manifest = attrs.get(attr::MANIFEST).map(|raw| Manifest::from_bytes(raw.clone())).transpose()?;
         let first = if reply.outputs.len() > 2 { reply.data(2)? } else { Bytes::new() };
-        Ok(Self { object, attrs, manifest, head_size, modified, first })
+        Ok(Self { object, version, attrs, manifest, head_size, modified, first })
     }
 }
 
 impl Site {
-    /// An object's head, with up to `prefetch` of its bytes.
+    /// What lies under a key, with up to `prefetch` of its bytes: where a bucket keeps versions, under one without
+    /// a version, what says which version is shown.
     pub fn head(&self, bucket: &BucketInfo, key: &Key, prefetch: u64) -> Plan<Option<Head>> {
         let object = match self.head_object(bucket, key) {
             Ok(object) => object,
             Err(e) => return Plan::failed(e),
         };
+        let version = without_null(key.clone()).instance;
         let mut request = Request::new(object.clone()).op(Op::Attrs).op(Op::Stat);
         if prefetch > 0 {
             request = request.op(Op::Read { offset: 0, length: prefetch });
         }
         optional(Plan::ask(request))
-            .try_map(move |reply| reply.map(|reply| Head::read(object, &reply)).transpose())
+            .try_map(move |reply| reply.map(|reply| Head::read(object, version, &reply)).transpose())
     }
 }

@@ -10,12 +10,13 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use classes::client::index::{self, ListArgs, Suggestion, Suggestions};
 use codec::Decode;
-use rgw::index::entry::COMMON_PREFIX;
+use rgw::index::entry::{COMMON_PREFIX, CURRENT, DELETE_MARKER, VERSIONED};
 use rgw::index::{Entry, Key as IndexKey, Meta, PendingMap, Written};
 use rgw::{AccessControl, Compression, Key, RawObject};
 
 use super::put::MAIN;
 use super::upload::{META, NAMESPACE, UPLOADS};
+use super::versions::{NAME_TAG, null_or};
 use super::{SharedBucket, attr, text};
 use crate::system::own;
 use crate::{Error, Op, Plan, Reply, Request, Site};
@@ -34,6 +35,10 @@ pub struct Listing {
     pub delimiter: Bytes,
     /// What comes behind this name, or behind all that begins with this common prefix.
     pub after: Bytes,
+    /// All versions, not those alone that are shown.
+    pub versions: bool,
+    /// With `after`: what comes behind this version of that name, the older ones of it first.
+    pub after_version: Bytes,
     /// Names and common prefixes together.
     pub max: usize,
 }
@@ -41,9 +46,22 @@ pub struct Listing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed {
     pub objects: Vec<(Key, Meta)>,
+    /// In the place of objects where all versions are asked for: those of a name from the newest on.
+    pub versions: Vec<ListedVersion>,
     pub prefixes: Vec<Bytes>,
     /// Where to go on, when more follows.
     pub next: Option<Bytes>,
+    /// Behind which version of that name.
+    pub next_version: Bytes,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedVersion {
+    /// With the version's id, or `null`.
+    pub key: Key,
+    pub meta: Meta,
+    pub is_latest: bool,
+    pub is_marker: bool,
 }
 
 /// A shard of the index while it is listed.
@@ -66,6 +84,7 @@ struct Merge {
     listed: Listed,
     /// Name or prefix that was shown last.
     last: Bytes,
+    last_version: Bytes,
     found: usize,
     steps: usize,
 }
@@ -95,12 +114,14 @@ impl Site {
             Ok(objects) => objects,
             Err(e) => return Plan::failed(e),
         };
-        let marker = IndexKey::plain(Key::within(namespace, listing.after.clone()).index_name());
+        let name = Key::within(namespace, listing.after.clone()).index_name();
+        let marker = IndexKey { name, instance: listing.after_version.clone() };
         let shard = |object| Shard { object, page: VecDeque::new(), marker: marker.clone(), more: true };
         let shards = objects.into_iter().map(shard).collect();
         let (site, bucket, last) = (self.clone(), bucket.clone(), listing.after.clone());
-        let listed = Listed::default();
-        Merge { site, bucket, namespace, listing, shards, listed, last, found: 0, steps: 0 }.go_on()
+        let (listed, last_version) = (Listed::default(), listing.after_version.clone());
+        Merge { site, bucket, namespace, listing, shards, listed, last, last_version, found: 0, steps: 0 }
+            .go_on()
     }
 }
 
@@ -117,7 +138,7 @@ impl Merge {
             start: marker.clone(),
             max: u32::try_from(each).unwrap_or(u32::MAX),
             prefix: Key::within(self.namespace, self.listing.prefix.clone()).index_name(),
-            versions: false,
+            versions: self.listing.versions,
             delimiter: self.delimiter_in_index(),
         };
         let empty = |shard: &Shard| shard.page.is_empty() && shard.more;
@@ -167,7 +188,8 @@ impl Merge {
 
     /// Looks at the objects of entries that tell of changes under way.
     fn check(self, which: Vec<usize>) -> Plan<Listed> {
-        let open = |e: &Entry| e.flags & COMMON_PREFIX == 0 && (!e.exists || !e.pending.is_empty());
+        let missing = |e: &Entry| !e.exists && !e.has(DELETE_MARKER);
+        let open = |e: &Entry| e.flags & COMMON_PREFIX == 0 && (missing(e) || !e.pending.is_empty());
         let (mut places, mut requests) = (Vec::new(), Vec::new());
         for n in which {
             for (at, entry) in self.shards.get(n).map(|s| s.page.iter()).into_iter().flatten().enumerate() {
@@ -194,6 +216,10 @@ impl Merge {
         for ((n, at), reply) in places.iter().zip(replies) {
             let Some(entry) = self.shards.get_mut(*n).and_then(|s| s.page.get_mut(*at)) else { continue };
             entry.pending = PendingMap::default();
+            let reply = reply.and_then(|reply| match is_name_alone(&reply) {
+                true => Err(types::Errno::ENOENT),
+                false => Ok(reply),
+            });
             let op = match reply {
                 Err(types::Errno::ENOENT) => {
                     entry.exists = false;
@@ -258,13 +284,18 @@ impl Merge {
                 return true;
             }
         }
-        // Names of parts are not those of uploads, and nobody goes on from them.
-        let at = if self.namespace.is_empty() { at.name.max(self.last.clone()) } else { self.last.clone() };
+        // Names of parts are not those of uploads, and nobody goes on from them; nor from a version that was not
+        // shown.
+        let at = if self.namespace.is_empty() && !self.listing.versions {
+            at.name.max(self.last.clone())
+        } else {
+            self.last.clone()
+        };
         // Nothing was read yet behind where the page began.
-        if at <= self.listing.after {
+        if at <= self.listing.after && self.last_version == self.listing.after_version {
             return false;
         }
-        self.listed.next = Some(at);
+        (self.listed.next, self.listed.next_version) = (Some(at), self.last_version.clone());
         true
     }
 
@@ -275,22 +306,32 @@ impl Merge {
         let is_prefix = entry.flags & COMMON_PREFIX != 0;
         // Beside uploads there are their parts.
         let part = !self.namespace.is_empty() && !key.name.ends_with(META);
-        let hidden = part || key.namespace != self.namespace || !(entry.exists || is_prefix);
+        let is_marker = self.listing.versions && entry.has(DELETE_MARKER);
+        let hidden = part || key.namespace != self.namespace || !(entry.exists || is_prefix || is_marker);
         if hidden || !key.name.starts_with(&self.listing.prefix) {
             return false;
         }
         let prefix = if is_prefix { Some(key.name.clone()) } else { self.common_prefix(&key.name) };
         let shown = prefix.as_ref().unwrap_or(&key.name);
-        if *shown <= self.last {
+        // Of the name that was shown last, older versions follow.
+        let follows = self.listing.versions && prefix.is_none() && !self.last_version.is_empty();
+        if *shown < self.last || (*shown == self.last && !follows) {
             return false;
         }
         if self.found == self.listing.max {
             self.listed.next = Some(self.last.clone());
+            self.listed.next_version = self.last_version.clone();
             return true;
         }
-        (self.last, self.found) = (shown.clone(), self.found + 1);
+        (self.last, self.found, self.last_version) = (shown.clone(), self.found + 1, Bytes::new());
         match prefix {
             Some(prefix) => self.listed.prefixes.push(prefix),
+            None if self.listing.versions => {
+                key.instance = null_or(&key.instance);
+                self.last_version = key.instance.clone();
+                let is_latest = !entry.has(VERSIONED) || entry.has(CURRENT);
+                self.listed.versions.push(ListedVersion { key, meta: entry.meta, is_latest, is_marker });
+            }
             None => self.listed.objects.push((key, entry.meta)),
         }
         false
@@ -306,6 +347,11 @@ impl Merge {
         let at = rest.windows(delimiter.len()).position(|w| w == delimiter.as_ref())?;
         Some(name.slice(..from + at + delimiter.len()))
     }
+}
+
+/// Whether what lies under a name says which version it shows, and is no version itself.
+fn is_name_alone(reply: &Reply) -> bool {
+    reply.attrs(0).is_ok_and(|a| a.contains_key(NAME_TAG) && !a.contains_key(attr::MANIFEST))
 }
 
 /// Where to go on among the versions of one name: the index takes a name alone for what comes before them

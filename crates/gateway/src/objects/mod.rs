@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use codec::Decode;
 use rgw::index::Meta;
-use rgw::{AccessControl, BucketInfo, Key, Object, PlacementRule, RawObject, Versioning};
+use rgw::{AccessControl, BucketInfo, Key, Object, PlacementRule, RawObject};
 use types::RealTime;
 
 use crate::buckets::ATTR_ACL;
@@ -31,6 +31,7 @@ mod list;
 mod put;
 mod quota;
 mod upload;
+mod versions;
 
 #[cfg(test)]
 mod beside_tests;
@@ -41,14 +42,17 @@ mod remove;
 mod tests;
 #[cfg(test)]
 mod upload_tests;
+#[cfg(test)]
+mod versions_tests;
 
 pub use attrs::AttrChange;
 pub use copy::CopyTo;
 pub use get::Opened;
 pub use head::Head;
-pub use list::{Listed, Listing};
+pub use list::{Listed, ListedVersion, Listing};
 pub use put::{Condition, Finish, Upload, Written};
 pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
+pub use versions::Removed;
 
 /// Attributes of heads. Source: src/rgw/rgw_common.h.
 pub(crate) mod attr {
@@ -116,16 +120,15 @@ fn listed_meta(attrs: &Attrs, now: RealTime) -> Meta {
     }
 }
 
-/// Names that can be stored, in a bucket that keeps no versions: their heads point to versions, which this
-/// core does not write yet.
+/// Names that can be stored.
+fn named(key: &Key) -> Result<(), Error> {
+    if key.name.is_empty() { Err(Error::InvalidArgument) } else { Ok(()) }
+}
+
+/// The same in a bucket that keeps no versions.
 fn writable(bucket: &BucketInfo, key: &Key) -> Result<(), Error> {
-    if key.name.is_empty() {
-        return Err(Error::InvalidArgument);
-    }
-    if bucket.flags.has(Versioning::VERSIONED) {
-        return Err(Error::Versioned);
-    }
-    Ok(())
+    named(key)?;
+    if versions::is_versioned(bucket) { Err(Error::Versioned) } else { Ok(()) }
 }
 
 /// A text in an attribute, which may end with a zero.

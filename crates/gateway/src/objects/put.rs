@@ -11,7 +11,8 @@ use rgw::{Key, Manifest, Object, RawObject};
 use types::{Errno, RealTime};
 
 use super::change::Change;
-use super::{Head, SharedBucket, TRIES, attr, listed_meta, writable};
+use super::versions::{NAME_TAG, Showing, is_versioned, null_or};
+use super::{Head, SharedBucket, TRIES, attr, listed_meta, named};
 use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
@@ -46,9 +47,11 @@ pub struct Finish {
     pub now: RealTime,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     pub modified: RealTime,
+    /// The version that it is, `null` for one without an id; empty in a bucket without versions.
+    pub version: Bytes,
     /// Another one wrote or removed the object at the same time, as if it had done so just after.
     pub overtaken: bool,
 }
@@ -67,10 +70,12 @@ pub struct Upload {
     /// Objects of the tail that are there, or may be.
     tail: Vec<RawObject>,
     tag: Bytes,
+    /// In a bucket that keeps versions: what its name shows then.
+    showing: Option<Showing>,
 }
 
 impl Site {
-    /// Begins an object. Of `number` no two requests of this gateway have the same.
+    /// Begins an object; in a bucket that keeps versions, another version of it. Of `number` no two requests of this gateway have the same.
     pub fn put(
         &self,
         bucket: &SharedBucket,
@@ -79,7 +84,9 @@ impl Site {
         number: u64,
         moment: &mut Moment,
     ) -> Result<Upload, Error> {
-        writable(bucket, &key)?;
+        named(&key)?;
+        let (key, prefix) = (self.new_key(bucket, key, moment), moment.letters(31));
+        let showing = is_versioned(bucket).then(|| self.showing(bucket, &key, moment));
         let raw_head = self.head_object(bucket, &key)?;
         let head_rule = bucket.placement.clone();
         let mut tail_rule = head_rule.clone();
@@ -92,7 +99,7 @@ impl Site {
         }
         // What lies in another pool has no bytes in its head.
         let max_head = if self.raw(&object, &tail_rule)?.pool == raw_head.pool { MAX_HEAD } else { 0 };
-        let prefix: Bytes = [b".", &moment.letters(31)[..], b"_"].concat().into();
+        let prefix: Bytes = [b".", &prefix[..], b"_"].concat().into();
         let mut manifest = Manifest::whole(object, head_rule, prefix, 0, max_head, STRIPE);
         if !tail_rule.is_standard() {
             manifest.tail.placement = tail_rule;
@@ -106,6 +113,7 @@ impl Site {
             stripe: BytesMut::new(),
             tail: Vec::new(),
             tag: self.unique(number),
+            showing,
         })
     }
 }
@@ -181,6 +189,7 @@ impl Upload {
         let (tail, give_back) = (std::mem::take(&mut self.tail), self.tag_value());
         let key = &self.manifest.object.key;
         let change = Change::new(&self.site, &self.bucket, key, &key.name, self.tag.clone());
+        let change = change.map(|c| if self.showing.is_some() { c.of_version() } else { c });
         let new = change.map(|change| NewHead {
             site: self.site.clone(),
             bucket: self.bucket.clone(),
@@ -193,6 +202,7 @@ impl Upload {
             first: None,
             keeps_tail: false,
             unchanged: Vec::new(),
+            showing: self.showing,
             remove: Vec::new(),
             finish,
         });
@@ -231,6 +241,8 @@ pub(crate) struct NewHead {
     pub keeps_tail: bool,
     /// What holds besides for the head in its place, where this one has of it what may change.
     pub unchanged: Vec<Op>,
+    /// In a bucket that keeps versions: what its name shows then.
+    pub showing: Option<Showing>,
     /// Entries of the index that go with it.
     pub remove: Vec<rgw::index::Key>,
     pub finish: Finish,
@@ -240,11 +252,30 @@ impl NewHead {
     /// Prepares the index, writes the head, completes the index.
     pub fn write(self) -> Plan<Written> {
         // Most objects are new: the head is looked at only when there is one, or when it must be.
+        if self.showing.is_some() && self.finish.condition != Condition::Any {
+            return self.write_beside_shown();
+        }
         let look = matches!(self.finish.condition, Condition::Exists(_));
         if look {
             return self.look().and_then(|(new, old)| new.prepare(old));
         }
         self.prepare(None)
+    }
+
+    fn has_id(&self) -> bool {
+        !self.manifest.object.key.instance.is_empty()
+    }
+
+    /// What must hold is of the version that is shown, and this one comes beside it.
+    fn write_beside_shown(mut self) -> Plan<Written> {
+        let name = Key { instance: Bytes::new(), ..self.manifest.object.key.clone() };
+        self.site.shown(&self.bucket, &name, 0).and_then(move |shown| {
+            if !self.meets(shown.as_ref()) {
+                return Plan::failed(Error::PreconditionFailed);
+            }
+            self.finish.condition = Condition::Any;
+            self.prepare(None)
+        })
     }
 
     /// Takes the place of a head with a tag, or of none: that head's tail is what this one has.
@@ -285,6 +316,15 @@ impl NewHead {
     }
 
     fn replace(self, old: Option<Head>, tries: u32) -> Plan<Written> {
+        let changing = self.showing.clone().zip(old.clone()).filter(|(_, old)| old.is_changing());
+        if let Some((showing, name)) = changing.filter(|_| tries > 0) {
+            // What is logged of the version without an id is not to be done to the one that comes now.
+            let change = self.change.clone();
+            return showing.catch_up(&name).then(move |done| match done {
+                Ok(()) | Err(Error::Raced) => self.again(name, tries - 1),
+                Err(e) => Plan::ask(change.cancelled()).then(move |_| Plan::failed(e)),
+            });
+        }
         Plan::ask(self.request(old.as_ref())).then(move |done| match (done, old) {
             (Ok(reply), old) => self.complete(reply, old),
             (Err(e), old) if e.is_unclear() => self.look_whether_written(old, e),
@@ -302,11 +342,13 @@ impl NewHead {
     fn again(self, old: Head, tries: u32) -> Plan<Written> {
         let change = self.change.clone();
         self.look().then(move |looked| match looked {
-            Ok((new, Some(head))) if head.is_same_object(&old) => match new.unchanged.is_empty() {
-                true => new.replace(Some(head), tries),
-                // What this one has of it is of before.
-                false => new.cancel(Err(Error::Raced)),
-            },
+            Ok((new, Some(head))) if head.is_same_object(&old) || new.showing.is_some() => {
+                match new.unchanged.is_empty() {
+                    true => new.replace(Some(head), tries),
+                    // What this one has of it is of before.
+                    false => new.cancel(Err(Error::Raced)),
+                }
+            }
             Ok((new, _)) => new.overtaken(Error::Raced),
             Err(e) => Plan::ask(change.cancelled()).then(|_| Plan::failed(e)),
         })
@@ -316,7 +358,7 @@ impl NewHead {
     fn overtaken(self, e: Error) -> Plan<Written> {
         let gone = Error::Rados(Errno::ENOENT);
         let overtaken = self.finish.condition == Condition::Any && (e == Error::Raced || e == gone);
-        let written = Written { modified: self.finish.now, overtaken: true };
+        let written = Written { overtaken: true, ..self.written() };
         self.cancel(if overtaken { Ok(written) } else { Err(e) })
     }
 
@@ -347,8 +389,8 @@ impl NewHead {
             Ok(reply) => self.complete(reply, None),
             Err(e) if e.is_unclear() => self.look_whether_written(None, e),
             Err(Error::Rados(Errno::EEXIST)) => {
-                let modified = self.finish.now;
-                self.cancel(Ok(Written { modified, overtaken: true }))
+                let written = Written { overtaken: true, ..self.written() };
+                self.cancel(Ok(written))
             }
             Err(e) => self.cancel(Err(e)),
         })
@@ -372,6 +414,8 @@ impl NewHead {
             }
         };
         r = r.set_attr(attr::ID_TAG, self.tag.clone()).set_attr(attr::TAIL_TAG, self.tail_tag.clone());
+        let name_tag = old.and_then(Head::name_tag).filter(|_| self.showing.is_some());
+        r = name_tag.into_iter().fold(r, |r, tag| r.set_attr(NAME_TAG, tag.clone()));
         if let Some(data) = &self.data {
             r = r.op(Op::WriteFull(data.clone()));
         }
@@ -391,7 +435,21 @@ impl NewHead {
         if class.is_empty() { r } else { r.set_attr(attr::STORAGE_CLASS, class.clone()) }
     }
 
+    fn written(&self) -> Written {
+        let version = match self.showing {
+            Some(_) => null_or(&self.manifest.object.key.instance),
+            None => Bytes::new(),
+        };
+        Written { modified: self.finish.now, version, overtaken: false }
+    }
+
     fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Written> {
+        // A name that has no versions yet needs nothing that says which one it shows.
+        let links = self.has_id() || old.as_ref().is_some_and(|old| old.name_tag().is_some());
+        let (id, written) = (self.manifest.object.key.instance.clone(), self.written());
+        let showing = self.showing.clone().filter(|_| links);
+        // What parts are made into is not taken back: they would go with it.
+        let may_go = !self.keeps_tail;
         let waste = old.map(|old| {
             let mut objects = waste(&self.site, &old);
             if self.keeps_tail {
@@ -402,7 +460,7 @@ impl NewHead {
             (objects, old.tail_tag())
         });
         let completed = self.change.added(&reply, self.meta(), self.remove.clone());
-        let (modified, site) = (self.finish.now, self.site);
+        let site = self.site;
         let is = Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: self.tag };
         let undo = Request::new(self.object).op(is).op(Op::Remove { may_miss: true });
         // The object is written: that the index does not hear of it now, it learns from listings. Where there
@@ -413,9 +471,10 @@ impl NewHead {
                 Some((objects, tag)) => garbage::collect(&site, objects, tag),
                 None => Plan::ok(()),
             };
-            collected.then(move |_| match gone {
-                true => Plan::ask(undo).then(|_| Plan::failed(Error::NoSuchBucket)),
-                false => Plan::ok(Written { modified, overtaken: false }),
+            collected.then(move |_| match (gone, showing) {
+                (true, _) => Plan::ask(undo).then(|_| Plan::failed(Error::NoSuchBucket)),
+                (false, None) => Plan::ok(written),
+                (false, Some(showing)) => showing.link(id, may_go).and_then(|()| Plan::ok(written)),
             })
         })
     }

@@ -20,7 +20,8 @@ use types::{Errno, RealTime, Utime};
 use super::change::Change;
 use super::put::{NewHead, waste};
 use super::remove::remove_head;
-use super::{Condition, Finish, Head, SharedBucket, Written, attr, listed_meta, writable};
+use super::versions::{Showing, is_versioned, null_or};
+use super::{Condition, Finish, Head, SharedBucket, Written, attr, listed_meta, named};
 use crate::plan::optional;
 use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
@@ -35,8 +36,8 @@ pub(crate) const NAMESPACE: &[u8] = b"multipart";
 /// Category of uploads in an index. Source: RGWObjCategory::MultiMeta.
 pub(crate) const UPLOADS: u8 = 3;
 const LOCK: &[u8] = b"RGWCompleteMultipart";
-/// An upload's attribute: what its object's head is tagged with, written before that head is. radosgw takes
-/// no notice of it.
+/// An upload's attribute: what its object's head is tagged with, with a zero behind it, and the id of its
+/// version, written before that head is. radosgw takes no notice of it.
 const COMPLETED_AS: &[u8] = b"user.rgw.loligo.completed_as";
 /// Source: rgw_mp_lock_max_time in src/common/options.cc.
 const LOCK_S: u32 = 600;
@@ -133,7 +134,7 @@ impl Site {
         let id = [ID, &moment.letters(31)[..]].concat().into();
         let (upload, now) = (UploadId { name, id }, moment.now);
         let tag = [b"_", &moment.letters(31)[..]].concat().into();
-        let made = writable(bucket, &Key::plain(upload.name.clone()))
+        let made = named(&Key::plain(upload.name.clone()))
             .and_then(|()| self.placement(&placement).map(|_| ()))
             .and_then(|()| Change::new(self, bucket, &upload.key(), &upload.name, tag))
             .and_then(|change| Ok((change, self.upload_object(bucket, &upload)?)));
@@ -250,6 +251,8 @@ impl Site {
         moment: &mut Moment,
     ) -> Plan<Written> {
         let tags = [self.unique(complete.number), [b"_", &moment.letters(31)[..]].concat().into()];
+        let key = self.new_key(bucket, Key::plain(upload.name.clone()), moment);
+        let showing = is_versioned(bucket).then(|| self.showing(bucket, &key, moment));
         let object = match self.upload_object(bucket, &upload) {
             Ok(object) => object,
             Err(e) => return Plan::failed(e),
@@ -258,13 +261,13 @@ impl Site {
         let bucket = bucket.clone();
         self.lock_upload(object.clone()).and_then(move |()| {
             let [tag, end_tag] = tags;
-            site.ending(&bucket, upload, end_tag).and_then(move |ending| ending.assemble(complete, tag)).then(
-                move |done| match done {
-                    // The lock is gone with the upload.
-                    Ok(written) => Plan::ok(written),
-                    Err(e) => Self::unlock_upload(object, Err(e)),
-                },
-            )
+            let ending = site.ending(&bucket, upload, end_tag);
+            let whole = Whole { key, showing, tag };
+            ending.and_then(move |ending| ending.assemble(complete, whole)).then(move |done| match done {
+                // The lock is gone with the upload.
+                Ok(written) => Plan::ok(written),
+                Err(e) => Self::unlock_upload(object, Err(e)),
+            })
         })
     }
 
@@ -312,19 +315,47 @@ struct Ending {
     change: Change,
 }
 
+/// What an upload's object becomes.
+struct Whole {
+    key: Key,
+    /// In a bucket that keeps versions.
+    showing: Option<Showing>,
+    tag: Bytes,
+}
+
+/// What an attempt to complete an upload said before it wrote the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mark {
+    tag: Bytes,
+    version: Bytes,
+}
+
+impl Mark {
+    fn of(raw: &Bytes) -> Self {
+        let end = raw.iter().position(|b| *b == 0).map_or(raw.len(), |at| at + 1);
+        Self { tag: raw.slice(..end), version: raw.slice(end..) }
+    }
+}
+
 impl Ending {
     /// Makes the object, unless an attempt that died had made it.
-    fn assemble(self, complete: Complete, tag: Bytes) -> Plan<Written> {
+    fn assemble(self, complete: Complete, made_of: Whole) -> Plan<Written> {
+        let showing = made_of.showing.clone();
         let Self { site, bucket, upload, head, parts, .. } = &self;
-        let new = match whole(site, bucket, upload, head, parts, &complete, tag) {
+        let new = match whole(site, bucket, upload, head, parts, &complete, made_of) {
             Ok(new) => new,
             Err(e) => return Plan::failed(e),
         };
         let Some(mark) = self.mark() else { return self.write(new, None) };
-        self.made().and_then(move |made| match made {
-            Some(made) if made.tail_tag() == mark => {
-                let written = Written { modified: made.modified, overtaken: false };
-                self.remove(true).then(move |_| Plan::ok(written))
+        self.made(&mark).and_then(move |made| match made {
+            Some(made) if made.tail_tag() == mark.tag => {
+                let version = showing.as_ref().map_or_else(Bytes::new, |_| null_or(&mark.version));
+                let written = Written { modified: made.modified, version, overtaken: false };
+                let shown = match showing {
+                    None => Plan::ok(()),
+                    Some(showing) => self.site.show_once(&self.bucket, showing, mark.version),
+                };
+                shown.and_then(move |()| self.remove(true).then(move |_| Plan::ok(written)))
             }
             // The attempt's object was never there, or another one took its place and its tail is garbage.
             _ => self.hold(new),
@@ -348,7 +379,8 @@ impl Ending {
     /// `held` are objects that the new head has references to: without them its tail is the parts' own.
     fn write(self, new: NewHead, held: Option<Vec<RawObject>>) -> Plan<Written> {
         let mark = lock_held(Request::new(self.head.object.clone()).op(Op::Stat));
-        let first = mark.set_attr(COMPLETED_AS, new.tail_tag.clone());
+        let version = &new.manifest.object.key.instance;
+        let first = mark.set_attr(COMPLETED_AS, [&new.tail_tag[..], version].concat());
         let tag = new.tail_tag.clone();
         let written = no_upload(NewHead { first: Some(first), keeps_tail: held.is_none(), ..new }.write());
         written.when(Error::Rados(Errno::EBUSY), Error::Raced).and_then(move |written| {
@@ -366,21 +398,22 @@ impl Ending {
     }
 
     /// What the object's head will be tagged with, or was, by an attempt to complete the upload.
-    fn mark(&self) -> Option<Bytes> {
-        self.head.attrs.get(COMPLETED_AS).cloned()
+    fn mark(&self) -> Option<Mark> {
+        self.head.attrs.get(COMPLETED_AS).map(Mark::of)
     }
 
-    /// The object that has the upload's name now.
-    fn made(&self) -> Plan<Option<Head>> {
-        self.site.head(&self.bucket, &Key::plain(self.upload.name.clone()), 0)
+    /// The object that an attempt may have made.
+    fn made(&self, mark: &Mark) -> Plan<Option<Head>> {
+        let key = Key { instance: mark.version.clone(), ..Key::plain(self.upload.name.clone()) };
+        self.site.head(&self.bucket, &key, 0)
     }
 
     fn abort(self) -> Plan<()> {
         let Some(mark) = self.mark() else { return self.discard() };
         // An attempt to complete it may have made the object, whose tail is somebody's then: parts that are
         // nobody's stay behind, rather than that an object loses them.
-        self.made().and_then(move |made| {
-            let completed = made.is_some_and(|made| made.tail_tag() == mark);
+        self.made(&mark).and_then(move |made| {
+            let completed = made.is_some_and(|made| made.tail_tag() == mark.tag);
             let result = if completed { Err(Error::NoSuchUpload) } else { Ok(()) };
             self.remove(true).and_then(move |()| Plan::Done(result))
         })
@@ -392,7 +425,7 @@ impl Ending {
         let (site, tag) = (self.site.clone(), self.upload.id.clone());
         let of_part = |part: &PartInfo| garbage::tail(&site, &part.manifest, &RawObject::default());
         let mut objects: Vec<RawObject> = self.parts.iter().flat_map(of_part).collect();
-        let made = self.made();
+        let made = self.site.shown(&self.bucket, &Key::plain(self.upload.name.clone()), 0);
         self.remove(true).and_then(move |()| made).and_then(move |made| {
             let kept = made.map(|made| waste(&site, &made)).unwrap_or_default();
             let kept: BTreeSet<_> = kept.into_iter().map(|o| (o.pool, o.oid)).collect();
@@ -454,8 +487,9 @@ fn whole(
     head: &Head,
     parts: &[PartInfo],
     complete: &Complete,
-    tag: Bytes,
+    made_of: Whole,
 ) -> Result<NewHead, Error> {
+    let Whole { key, showing, tag } = made_of;
     if parts.is_empty() || parts.len() != complete.parts.len() {
         return Err(Error::InvalidPart);
     }
@@ -480,8 +514,8 @@ fn whole(
     if compression.kind != Compression::default().kind {
         attrs.insert(Bytes::from_static(attr::COMPRESSION), compression.to_bytes());
     }
-    let key = Key::plain(upload.name.clone());
     let change = Change::new(site, bucket, &key, &key.name, tag.clone())?;
+    manifest.object.key = key.clone();
     Ok(NewHead {
         site: site.clone(),
         bucket: bucket.clone(),
@@ -490,10 +524,11 @@ fn whole(
         manifest,
         tag: [&tag[..], b"\0"].concat().into(),
         tail_tag: [&tag[..], b"\0"].concat().into(),
-        change,
         first: None,
         keeps_tail: true,
         unchanged: Vec::new(),
+        change: if showing.is_some() { change.of_version() } else { change },
+        showing,
         remove,
         finish: Finish {
             attrs,

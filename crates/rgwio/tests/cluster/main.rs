@@ -5,6 +5,7 @@
 //! ```
 
 mod setup;
+mod versions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,11 +95,15 @@ impl Core {
     }
 
     async fn make_bucket(&self, name: &'static str) -> Result<SharedBucket, Error> {
+        self.make_bucket_with(name, Versioning::default()).await
+    }
+
+    async fn make_bucket_with(&self, name: &'static str, flags: Versioning) -> Result<SharedBucket, Error> {
         let new = NewBucket {
             name: name.into(),
             acl: AccessControl::private(self.owner.clone()),
             placement: PlacementRule::default(),
-            flags: Versioning::default(),
+            flags,
             number: number(),
             max_buckets: Some(10),
         };

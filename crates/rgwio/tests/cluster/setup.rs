@@ -80,6 +80,13 @@ impl Server {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
+    /// What Ceph's own `rados` prints.
+    pub fn rados(&self, words: &[&str]) -> String {
+        let out = self.client("rados").args(words).output().expect("it runs");
+        assert!(out.status.success(), "rados {words:?}: {}", text(&out));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
     pub fn admin(&self, line: &str) -> Value {
         let said = self.admin_line(line);
         // Some commands say one thing after the other.

@@ -106,7 +106,8 @@ pub async fn list_objects(
     let input = &request.input;
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
     let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
-    let listing = Listing { prefix, delimiter, after: bytes(input.marker.as_ref()), max };
+    let listing =
+        Listing { prefix, delimiter, after: bytes(input.marker.as_ref()), max, ..Listing::default() };
     let page = page(gateway, &request, &input.bucket, (listing, Action::ListBucket), (names, true)).await?;
     let shown = |text: &String| names.show(text.as_bytes());
     Ok(S3Response::new(ListObjectsOutput {
@@ -153,7 +154,7 @@ pub async fn list_objects_v2(
         None => bytes(input.start_after.as_ref()),
     };
     let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
-    let listing = Listing { prefix, delimiter, after, max };
+    let listing = Listing { prefix, delimiter, after, max, ..Listing::default() };
     let with_owner = input.fetch_owner.unwrap_or(false);
     let page =
         page(gateway, &request, &input.bucket, (listing, Action::ListBucket), (names, with_owner)).await?;
@@ -184,7 +185,8 @@ pub async fn list_object_versions(
     let input = &request.input;
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
     let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
-    let listing = Listing { prefix, delimiter, after: bytes(input.key_marker.as_ref()), max };
+    let listing =
+        Listing { prefix, delimiter, after: bytes(input.key_marker.as_ref()), max, ..Listing::default() };
     let page =
         page(gateway, &request, &input.bucket, (listing, Action::ListBucketVersions), (names, true)).await?;
     let version = |object: Object| ObjectVersion {

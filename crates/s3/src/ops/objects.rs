@@ -380,6 +380,7 @@ mod tests {
         let attrs = Attrs::from([(attrs::ETAG.into(), "e".into())]);
         let head = Head {
             object: <_>::default(),
+            version: Bytes::new(),
             attrs,
             manifest: None,
             head_size: 3,

@@ -263,7 +263,7 @@ pub async fn list_multipart_uploads(
     let (key, id) = (given(&input.key_marker), given(&input.upload_id_marker));
     let (prefix, delimiter) = (given(&input.prefix), given(&input.delimiter));
     let after = behind_uploads(key, &id, &prefix, &delimiter);
-    let listing = Listing { prefix, delimiter, after, max };
+    let listing = Listing { prefix, delimiter, after, max, ..Listing::default() };
     let listed = gateway.read(gateway.site().uploads(&view.info, listing)).await.map_err(errors::of)?;
     let next = next_upload(&listed);
     let upload = |(key, meta): &(rgw::Key, rgw::index::Meta)| {
@@ -334,7 +334,7 @@ mod tests {
         let listed = |objects: &[&'static str], prefixes: &[&'static str], next: Option<&'static str>| {
             let objects = objects.iter().map(|name| (Key::plain(*name), <_>::default())).collect();
             let prefixes = prefixes.iter().map(|prefix| Bytes::from(*prefix)).collect();
-            gateway::Listed { objects, prefixes, next: next.map(Bytes::from) }
+            gateway::Listed { objects, prefixes, next: next.map(Bytes::from), ..<_>::default() }
         };
         let after = |key: &'static str, id: &'static str, prefix: &'static str, delimiter: &'static str| {
             behind_uploads(key.into(), &id.into(), &prefix.into(), &delimiter.into())

@@ -1,0 +1,596 @@
+//! Versions of an object. Source: set_olh, unlink_obj_instance, update_olh, apply_olh_log and follow_olh in
+//! src/rgw/rgw_rados.cc.
+//!
+//! 1. A version is an object of its own, named by its id. Under the object's own name lies what says which
+//!    version that name shows, beside the data of the version without an id.
+//! 2. The bucket's index decides which version is shown: it orders changes, and logs what is to be done for
+//!    them. A gateway says that it begins a change at the name, has the index make it, and does what the log
+//!    says.
+//! 3. Whoever finds a change begun at the name does what the log says first: a gateway may have died on the way.
+//! 4. A name is given up only while no change is begun and no data lies there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use classes::client::{index, object};
+use codec::{Decode, Encode};
+use rgw::index::entry::{DELETE_MARKER, VERSIONED};
+use rgw::index::head::{LINK, REMOVE_INSTANCE, UNLINK};
+use rgw::index::{Entry, HeadChange, Key as IndexKey, Meta};
+use rgw::{BucketInfo, Key, Object, OlhInfo, OlhPending, Versioning};
+use types::{Errno, RealTime};
+
+use super::change::Change;
+use super::remove::remove_head;
+use super::{Head, SharedBucket, TRIES, attr};
+use crate::system::Attrs;
+use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
+
+/// Which version a name shows. Source: RGW_ATTR_OLH_INFO in src/rgw/rgw_common.h.
+const INFO: &[u8] = b"user.rgw.olh.info";
+/// Up to which epoch of the index's log it was done what the log says.
+const EPOCH: &[u8] = b"user.rgw.olh.ver";
+/// Of this name, as long as it has versions.
+pub(crate) const NAME_TAG: &[u8] = b"user.rgw.olh.idtag";
+/// In front of the tags of changes that are begun.
+const PENDING: &[u8] = b"user.rgw.olh.pending.";
+/// Entries of versions in an index. Source: BIIndexType::Instance in src/cls/rgw/cls_rgw_types.h.
+const INSTANCE: u8 = 2;
+/// Seconds until a change that was begun is taken for one that nobody goes on with. Source:
+/// rgw_olh_pending_timeout_sec in src/common/options.cc.
+const PENDING_S: u32 = 3600;
+
+/// Whether a bucket keeps versions, and gives new ones an id.
+pub(crate) fn is_versioned(bucket: &BucketInfo) -> bool {
+    bucket.flags.has(Versioning::VERSIONED)
+}
+
+pub(crate) fn gives_ids(bucket: &BucketInfo) -> bool {
+    is_versioned(bucket) && !bucket.flags.has(Versioning::VERSIONS_SUSPENDED)
+}
+
+/// The version that clients call `null` has no id.
+pub(crate) fn without_null(mut key: Key) -> Key {
+    if key.instance.as_ref() == b"null" {
+        key.instance = Bytes::new();
+    }
+    key
+}
+
+/// Made-up letters that a change of what a name shows needs.
+#[derive(Debug, Clone)]
+struct Letters {
+    /// Of the change.
+    op: Bytes,
+    /// Of the name, if it gets its tags now.
+    id: Bytes,
+    name: Bytes,
+    /// Of removals that the change brings with it.
+    removal: Bytes,
+}
+
+/// A change of what a name shows.
+#[derive(Debug, Clone)]
+pub(crate) struct Showing {
+    site: Site,
+    bucket: SharedBucket,
+    /// Without a version's id.
+    key: Key,
+    letters: Letters,
+    now: RealTime,
+}
+
+/// What the index is to do.
+#[derive(Debug, Clone)]
+enum Step {
+    /// Shows a version, or a delete marker with what listings say of it.
+    Link(Bytes, Option<Meta>),
+    Unlink(Bytes),
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The version that went or, where a delete marker came, the marker's; empty in a bucket without versions.
+    pub version: Bytes,
+    /// A delete marker came, or went.
+    pub is_marker: bool,
+}
+
+impl Head {
+    fn olh(&self, name: &[u8]) -> Option<&Bytes> {
+        self.attrs.get(name)
+    }
+
+    /// The tag of a name that has versions.
+    pub(crate) fn name_tag(&self) -> Option<&Bytes> {
+        self.olh(NAME_TAG)
+    }
+
+    pub(crate) fn shows_versions(&self) -> bool {
+        self.olh(INFO).is_some()
+    }
+
+    fn pending(&self) -> impl Iterator<Item = (&Bytes, &Bytes)> {
+        self.attrs.iter().filter(|(name, _)| name.starts_with(PENDING))
+    }
+
+    pub(crate) fn is_changing(&self) -> bool {
+        self.pending().next().is_some()
+    }
+
+    /// Whether data lies here, as that of the version without an id.
+    fn has_data(&self) -> bool {
+        self.manifest.is_some() || (self.name_tag().is_none() && !self.shows_versions())
+    }
+}
+
+impl Site {
+    /// A change of what the name of a key shows.
+    pub(crate) fn showing(&self, bucket: &SharedBucket, key: &Key, moment: &mut Moment) -> Showing {
+        let letters = Letters {
+            op: moment.lower_letters(16),
+            id: moment.lower_letters(32),
+            name: moment.lower_letters(32),
+            removal: [b"_", &moment.letters(31)[..]].concat().into(),
+        };
+        let key = Key { instance: Bytes::new(), ..key.clone() };
+        Showing { site: self.clone(), bucket: bucket.clone(), key, letters, now: moment.now }
+    }
+
+    /// The key of what is written under a name: with an id where the bucket gives versions some.
+    pub(crate) fn new_key(&self, bucket: &BucketInfo, key: Key, moment: &mut Moment) -> Key {
+        let key = without_null(key);
+        let gets_id = gives_ids(bucket) && key.instance.is_empty();
+        if gets_id { Key { instance: moment.version_id(), ..key } } else { key }
+    }
+
+    /// The head of the version that a key names: of the one that is shown, where it names none.
+    pub fn shown(&self, bucket: &SharedBucket, key: &Key, prefetch: u64) -> Plan<Option<Head>> {
+        let follows = is_versioned(bucket) && key.instance.is_empty();
+        let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
+        self.head(&bucket, &key, prefetch).and_then(move |head| match head {
+            Some(head) if follows && head.is_changing() => site.settled(bucket, key, &head, prefetch),
+            Some(head) if follows => site.target(bucket, head, prefetch),
+            found => Plan::ok(found.filter(|head| !is_versioned(&bucket) || head.has_data())),
+        })
+    }
+
+    /// The same when what was begun is done.
+    fn settled(self, bucket: SharedBucket, key: Key, name: &Head, prefetch: u64) -> Plan<Option<Head>> {
+        let tag = name.name_tag().cloned().unwrap_or_default();
+        let removal = [b"_", tag.get(..31).unwrap_or_default()].concat().into();
+        let named = Named { site: self.clone(), bucket: bucket.clone(), key: key.clone(), tag };
+        named.catch_up(removal, name.modified, 0).then(move |done| match done {
+            Ok(()) | Err(Error::Raced) => {
+                self.head(&bucket, &key, prefetch).and_then(move |name| match name {
+                    Some(name) => self.target(bucket, name, prefetch),
+                    None => Plan::ok(None),
+                })
+            }
+            Err(e) => Plan::failed(e),
+        })
+    }
+
+    fn target(self, bucket: SharedBucket, name: Head, prefetch: u64) -> Plan<Option<Head>> {
+        let Some(info) = name.olh(INFO) else {
+            return Plan::ok(Some(name).filter(Head::has_data));
+        };
+        let info = match OlhInfo::from_bytes(info.clone()) {
+            Ok(info) => info,
+            Err(e) => return Plan::failed(e.into()),
+        };
+        if info.removed {
+            return Plan::ok(None);
+        }
+        let key = without_null(info.target.key);
+        if key.instance.is_empty() {
+            return Plan::ok(Some(name).filter(Head::has_data));
+        }
+        self.head(&bucket, &key, prefetch)
+    }
+
+    /// Removes an object: the version that a key names, or what is shown, in whose place a delete marker comes
+    /// where the bucket keeps versions. `NoSuchKey` where there is nothing to remove.
+    pub fn remove_version(
+        &self,
+        bucket: &SharedBucket,
+        key: Key,
+        owner: &rgw::Owner,
+        moment: &mut Moment,
+    ) -> Plan<Removed> {
+        let names_version = !key.instance.is_empty();
+        let (key, site, now) = (without_null(key), self.clone(), moment.now);
+        if !is_versioned(bucket) {
+            let version = if names_version { null_or(&key.instance) } else { Bytes::new() };
+            let removed = Removed { version, is_marker: false };
+            return self.remove(bucket, key, moment).and_then(|()| Plan::ok(removed));
+        }
+        let showing = self.showing(bucket, &key, moment);
+        if names_version {
+            return site.entry_of(bucket, &key).and_then(move |entry| {
+                let is_marker = entry.has(DELETE_MARKER);
+                let removed = Removed { version: null_or(&key.instance), is_marker };
+                showing.make(Step::Unlink(key.instance), TRIES).and_then(|()| Plan::ok(removed))
+            });
+        }
+        let id = if gives_ids(bucket) { moment.version_id() } else { Bytes::new() };
+        let meta = Meta {
+            mtime: now,
+            owner: owner.id.to_text(),
+            owner_name: owner.display_name.clone(),
+            ..Meta::default()
+        };
+        let removed = Removed { version: null_or(&id), is_marker: true };
+        showing.make(Step::Link(id, Some(meta)), TRIES).and_then(|()| Plan::ok(removed))
+    }
+
+    /// Shows a version that somebody wrote who may have died before this was done.
+    pub(crate) fn show_once(&self, bucket: &SharedBucket, showing: Showing, id: Bytes) -> Plan<()> {
+        let key = Key { instance: id.clone(), ..showing.key.clone() };
+        self.entry_of(bucket, &key).and_then(move |entry| match entry.has(VERSIONED) || id.is_empty() {
+            true => Plan::ok(()),
+            false => showing.link(id, false),
+        })
+    }
+
+    /// A version's entry in the index.
+    fn entry_of(&self, bucket: &SharedBucket, key: &Key) -> Plan<Entry> {
+        let shard = match self.index_object(bucket, &key.name) {
+            Ok(shard) => shard,
+            Err(e) => return Plan::failed(e),
+        };
+        let key = IndexKey { name: key.index_name(), instance: key.instance.clone() };
+        let args = index::GetEntryArgs { key, kind: INSTANCE };
+        Plan::ask(Request::new(shard).call(&index::GET_ENTRY, &args))
+            .try_map(|reply| Ok(Entry::from_bytes(reply.answer(0, &index::GET_ENTRY)?.entry.value)?))
+            .when(Error::Rados(Errno::ENOENT), Error::NoSuchKey)
+    }
+}
+
+/// What clients call a version.
+pub(crate) fn null_or(id: &Bytes) -> Bytes {
+    if id.is_empty() { Bytes::from_static(b"null") } else { id.clone() }
+}
+
+impl Showing {
+    /// Shows a version that was written; one that cannot be shown goes again where it may.
+    pub fn link(self, id: Bytes, may_go: bool) -> Plan<()> {
+        let (named, removal) = (self.named(Bytes::new()), self.letters.removal.clone());
+        let key = Key { instance: id.clone(), ..self.key.clone() };
+        self.make(Step::Link(id, None), TRIES).then(move |linked| match linked {
+            // Nobody finds a version that is not linked.
+            Err(e) if may_go && !e.is_unclear() && !key.instance.is_empty() => {
+                named.remove_all(vec![key], removal).then(move |_| Plan::failed(e))
+            }
+            linked => Plan::Done(linked),
+        })
+    }
+
+    /// Does what the log says of changes that are begun at a name.
+    pub fn catch_up(&self, name: &Head) -> Plan<()> {
+        let tag = name.name_tag().cloned().unwrap_or_default();
+        self.named(tag).catch_up(self.letters.removal.clone(), name.modified, 0)
+    }
+
+    fn named(&self, tag: Bytes) -> Named {
+        Named { site: self.site.clone(), bucket: self.bucket.clone(), key: self.key.clone(), tag }
+    }
+
+    /// Of the change; the first digits sort by time.
+    fn op_tag(&self) -> Bytes {
+        [format!("{:016x}", self.now.0.sec).as_bytes(), &self.letters.op].concat().into()
+    }
+
+    fn pending_attr(&self) -> Bytes {
+        [PENDING, &self.op_tag()].concat().into()
+    }
+
+    fn make(self, step: Step, tries: u32) -> Plan<()> {
+        self.site.head(&self.bucket, &self.key, 0).and_then(move |name| {
+            let modified = name.as_ref().map_or(self.now, |name| name.modified);
+            let (request, tag) = match self.begin(name.as_ref()) {
+                Ok(begun) => begun,
+                Err(e) => return Plan::failed(e),
+            };
+            Plan::ask(request).then(move |begun| match begun {
+                Ok(_) => self.decide(step, tag, modified, tries),
+                Err(Error::Raced | Error::Rados(Errno::EEXIST | Errno::ENOENT)) if tries > 0 => {
+                    self.make(step, tries - 1)
+                }
+                Err(e) => Plan::failed(e),
+            })
+        })
+    }
+
+    /// Says at the name that a change begins, and gives it its tags if it has none: the name's tag is the other
+    /// result.
+    fn begin(&self, name: Option<&Head>) -> Result<(Request, Bytes), Error> {
+        let object = self.site.head_object(&self.bucket, &self.key)?;
+        let mut request = Request::new(object);
+        let tag = name.and_then(Head::name_tag).cloned();
+        request = match name {
+            None => request.op(Op::Create { exclusive: true }),
+            Some(name) => name.is_there().into_iter().fold(request.at(name.modified), Request::op),
+        };
+        if let Some(tag) = &tag {
+            request = request.op(Op::AttrIs { name: Bytes::from_static(NAME_TAG), value: tag.clone() });
+        } else {
+            // What lies under the name is the version without an id from now on.
+            if let Some(name) = name.filter(|name| name.has_data()) {
+                let target = Object { bucket: self.bucket.bucket.clone(), key: self.key.clone() };
+                request = request.set_attr(INFO, OlhInfo { target, removed: false }.to_bytes());
+                // Its tail was referred to by the tag that goes now.
+                let kept = name.id_tag().filter(|_| !name.attrs.contains_key(attr::TAIL_TAG));
+                request = kept.into_iter().fold(request, |r, tag| r.set_attr(attr::TAIL_TAG, tag.clone()));
+            }
+            request = request
+                .set_attr(attr::ID_TAG, self.letters.id.clone())
+                .set_attr(NAME_TAG, self.letters.name.clone())
+                .set_attr(EPOCH, Bytes::new());
+        }
+        for (left, raw) in name.iter().flat_map(|name| name.pending()) {
+            let since = OlhPending::from_bytes(raw.clone()).map_or(0, |pending| pending.time.0.sec);
+            if since.saturating_add(PENDING_S) < self.now.0.sec {
+                request = request.op(Op::RemoveAttr(left.clone()));
+            }
+        }
+        let pending = OlhPending { time: self.now }.to_bytes();
+        Ok((request.set_attr(self.pending_attr(), pending), tag.unwrap_or_else(|| self.letters.name.clone())))
+    }
+
+    fn decide(self, step: Step, tag: Bytes, modified: RealTime, tries: u32) -> Plan<()> {
+        let named = self.named(tag);
+        let is_marker = matches!(step, Step::Link(_, Some(_)));
+        let is_unlink = matches!(step, Step::Unlink(_));
+        let request = match self.index_request(&step, &named.tag) {
+            Ok(request) => request,
+            Err(e) => return Plan::failed(e),
+        };
+        Plan::ask(request).then(move |decided| match decided {
+            Ok(_) => {
+                let (again, pending) = (named.clone(), self.pending_attr());
+                let done = named.catch_up(self.letters.removal.clone(), modified, 0);
+                done.then(move |done| match done {
+                    // The log has nothing of a delete marker that was not shown, and the change is over.
+                    Ok(()) if is_unlink => again.forget(pending).then(|_| Plan::ok(())),
+                    // Others did it.
+                    Err(Error::Raced) => Plan::ok(()),
+                    done => Plan::Done(done),
+                })
+            }
+            // The index may have it: whoever reads the name next does what its log says.
+            Err(e) if e.is_unclear() => Plan::failed(e),
+            Err(Error::Raced) if tries > 0 => self.make(step, tries - 1),
+            Err(e) => {
+                let missing = e == Error::Rados(Errno::ENOENT);
+                // A delete marker is not put over another one.
+                let error = match missing {
+                    true if is_marker => Error::NoSuchKey,
+                    true => Error::NoSuchBucket,
+                    false => e,
+                };
+                named.forget(self.pending_attr()).then(move |_| Plan::failed(error))
+            }
+        })
+    }
+
+    fn index_request(&self, step: &Step, tag: &Bytes) -> Result<Request, Error> {
+        let (id, marker) = match step {
+            Step::Link(id, marker) => (id, marker.clone()),
+            Step::Unlink(id) => (id, None),
+        };
+        let key = Key { instance: id.clone(), ..self.key.clone() };
+        let change = Change::new(&self.site, &self.bucket, &key, &key.name, self.op_tag())?;
+        let is_link = matches!(step, Step::Link(..));
+        Ok(if is_link { change.link(tag.clone(), marker) } else { change.unlink(tag.clone()) })
+    }
+}
+
+/// A name that has versions, by its tag.
+#[derive(Debug, Clone)]
+struct Named {
+    site: Site,
+    bucket: SharedBucket,
+    key: Key,
+    tag: Bytes,
+}
+
+/// What a log says is to be done.
+#[derive(Debug, Default)]
+struct ToDo {
+    /// Up to this epoch.
+    epoch: u64,
+    removed: Vec<Key>,
+    /// Tags of the changes that it is of.
+    tags: Vec<Bytes>,
+    shown: Option<(IndexKey, bool)>,
+    gives_up: bool,
+}
+
+impl ToDo {
+    /// `known` is what the name shows, and since which epoch.
+    fn of(log: &BTreeMap<u64, Vec<HeadChange>>, known: (u64, IndexKey)) -> Result<Self, Error> {
+        let (known_epoch, mut key) = known;
+        let mut to_do = Self { epoch: log.keys().next_back().copied().unwrap_or(0), ..Self::default() };
+        for (epoch, change) in log.iter().flat_map(|(epoch, all)| all.iter().map(move |one| (epoch, one))) {
+            to_do.tags.push(change.op_tag.clone());
+            match change.op {
+                REMOVE_INSTANCE => {
+                    let key = Key::from_oid(&change.key.name).ok_or(Error::Unexpected)?;
+                    let key = without_null(Key { instance: change.key.instance.clone(), ..key });
+                    to_do.removed.push(key);
+                }
+                LINK => {
+                    // The version without an id was written anew since its removal was logged.
+                    if change.key.instance.is_empty() && !change.delete_marker {
+                        to_do.removed.retain(|key| !key.instance.is_empty());
+                    }
+                    // Of two of one epoch the one that sorts first is shown.
+                    let sorts_first = key.instance.is_empty() || key.instance > change.key.instance;
+                    if known_epoch < *epoch || sorts_first {
+                        key = change.key.clone();
+                        to_do.shown = Some((key.clone(), change.delete_marker));
+                    }
+                    // Also where it is shown already: radosgw then gives the name up.
+                    to_do.gives_up = false;
+                }
+                UNLINK => (to_do.shown, to_do.gives_up) = (None, true),
+                _ => return Err(Error::Unexpected),
+            }
+        }
+        Ok(to_do)
+    }
+}
+
+impl Named {
+    fn change(&self) -> Result<Change, Error> {
+        Change::new(&self.site, &self.bucket, &self.key, &self.key.name, Bytes::new())
+    }
+
+    /// Takes back that a change began.
+    fn forget(self, pending: Bytes) -> Plan<()> {
+        let object = match self.site.head_object(&self.bucket, &self.key) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
+        let is = Op::AttrIs { name: Bytes::from_static(NAME_TAG), value: self.tag };
+        Plan::ask(Request::new(object).op(is).op(Op::RemoveAttr(pending))).and_then(|_| Plan::ok(()))
+    }
+
+    /// Does what the index's log says, page by page. `Raced` where the name has another tag.
+    fn catch_up(self, removal: Bytes, modified: RealTime, after: u64) -> Plan<()> {
+        let change = match self.change() {
+            Ok(change) => change,
+            Err(e) => return Plan::failed(e),
+        };
+        let args = index::LogArgs { key: change.name(), epoch: after, tag: self.tag.clone() };
+        let read = change.guarded().call(&index::READ_HEAD_LOG, &args);
+        Plan::ask(read).and_then(move |reply: Reply| {
+            let page = match reply.answer(2, &index::READ_HEAD_LOG) {
+                Ok(page) => page,
+                Err(e) => return Plan::failed(e),
+            };
+            if page.log.is_empty() {
+                return Plan::ok(());
+            }
+            let again = (self.clone(), removal.clone());
+            self.apply(page.log, removal, modified, change).and_then(move |epoch| match page.truncated {
+                true => again.0.catch_up(again.1, modified, epoch),
+                false => Plan::ok(()),
+            })
+        })
+    }
+
+    fn apply(
+        self,
+        log: BTreeMap<u64, Vec<HeadChange>>,
+        removal: Bytes,
+        modified: RealTime,
+        change: Change,
+    ) -> Plan<u64> {
+        self.site.head(&self.bucket, &self.key, 0).and_then(move |name| {
+            let Some(name) = name.filter(|name| name.name_tag() == Some(&self.tag)) else {
+                return Plan::failed(Error::Raced);
+            };
+            let known = match known(&name.attrs) {
+                Ok(known) => known,
+                Err(e) => return Plan::failed(e),
+            };
+            let to_do = match ToDo::of(&log, known) {
+                Ok(to_do) => to_do,
+                Err(e) => return Plan::failed(e),
+            };
+            // The first one is taken first, from behind.
+            let removed = to_do.removed.iter().rev().cloned().collect();
+            self.clone()
+                .remove_all(removed, removal)
+                .and_then(move |()| self.update(&to_do, modified, &change))
+        })
+    }
+
+    fn remove_all(self, mut keys: Vec<Key>, removal: Bytes) -> Plan<()> {
+        let Some(key) = keys.pop() else { return Plan::ok(()) };
+        let change = Change::new(&self.site, &self.bucket, &key, &key.name, removal.clone());
+        let change = match change {
+            Ok(change) => change.of_version(),
+            Err(e) => return Plan::failed(e),
+        };
+        let site = self.site.clone();
+        self.site.head(&self.bucket, &key, 0).and_then(move |head| {
+            let removed = match head.filter(Head::has_data) {
+                None => Plan::ok(()),
+                Some(head) => {
+                    let request = Request::new(head.object.clone());
+                    remove_head(site, head, request, change, Vec::new())
+                }
+            };
+            removed.then(move |done| match done {
+                Ok(()) | Err(Error::Rados(Errno::ENOENT)) => self.remove_all(keys, removal),
+                Err(e) => Plan::failed(e),
+            })
+        })
+    }
+
+    /// Shows at the name what is to be shown, has the log trimmed, and gives the name up if it has no versions.
+    fn update(self, to_do: &ToDo, modified: RealTime, change: &Change) -> Plan<u64> {
+        let object = match self.site.head_object(&self.bucket, &self.key) {
+            Ok(object) => object,
+            Err(e) => return Plan::failed(e),
+        };
+        let (name, epoch) = (Bytes::from_static(EPOCH), to_do.epoch);
+        let is_ours = Op::AttrIs { name: Bytes::from_static(NAME_TAG), value: self.tag.clone() };
+        let mut request = Request::new(object.clone())
+            .at(modified)
+            .op(is_ours.clone())
+            .op(Op::NumberIs { name: name.clone(), value: epoch, or_less: true })
+            .set_attr(EPOCH, epoch.to_string());
+        for tag in &to_do.tags {
+            request = request.op(Op::RemoveAttr([PENDING, tag].concat().into()));
+        }
+        if let Some((key, removed)) = &to_do.shown {
+            let key = Key { instance: key.instance.clone(), ..self.key.clone() };
+            let target = Object { bucket: self.bucket.bucket.clone(), key };
+            request = request.set_attr(INFO, OlhInfo { target, removed: *removed }.to_bytes());
+        }
+        let args = index::LogArgs { key: change.name(), epoch, tag: self.tag.clone() };
+        let trim = change.guarded().call(&index::TRIM_HEAD_LOG, &args);
+        let clear = index::ClearArgs { key: change.name(), tag: self.tag.clone() };
+        let clear = change.guarded().call(&index::CLEAR_HEAD, &clear);
+        let no_change = object::CheckPrefixArgs { prefix: Bytes::from_static(PENDING), fail_if_exists: true };
+        let empty = Op::AttrIs { name: Bytes::from_static(attr::MANIFEST), value: Bytes::new() };
+        let give_up = Request::new(object)
+            .op(is_ours)
+            .op(Op::NumberIs { name, value: epoch, or_less: false })
+            .op(empty)
+            .call(&object::CHECK_ATTRS_PREFIX, &no_change)
+            .op(Op::Remove { may_miss: false });
+        let gives_up = to_do.gives_up;
+        Plan::ask(request)
+            .then(|done| match done {
+                // Others were faster.
+                Ok(_) | Err(Error::Raced) => Plan::ok(()),
+                Err(e) => Plan::failed(e),
+            })
+            .and_then(move |()| Plan::ask(trim))
+            .and_then(move |_| match gives_up {
+                false => Plan::ok(epoch),
+                true => Plan::ask(give_up).then(move |gone| match gone {
+                    // There is data again, or a change has begun.
+                    Err(Error::Raced) => Plan::ok(epoch),
+                    Ok(_) | Err(Error::Rados(Errno::ENOENT)) => {
+                        Plan::ask(clear).and_then(move |_| Plan::ok(epoch))
+                    }
+                    Err(e) => Plan::failed(e),
+                }),
+            })
+    }
+}
+
+/// What a name shows, and since which epoch.
+fn known(attrs: &Attrs) -> Result<(u64, IndexKey), Error> {
+    let epoch = attrs.get(EPOCH).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0);
+    let info = attrs.get(INFO).map(|raw| OlhInfo::from_bytes(raw.clone())).transpose()?;
+    let key = info.map(|info| info.target.key).unwrap_or_default();
+    Ok((epoch, IndexKey { name: key.index_name(), instance: key.instance }))
+}
