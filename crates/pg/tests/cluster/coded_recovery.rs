@@ -18,7 +18,7 @@ use crate::sim::Sim;
 
 const CODES: [(u8, u8); 3] = [(2, 1), (4, 2), (6, 2)];
 
-fn min_size((k, m): (u8, u8)) -> u8 {
+pub fn min_size((k, m): (u8, u8)) -> u8 {
     if m > 1 { k + 1 } else { k }
 }
 
@@ -65,7 +65,7 @@ fn start_empty(s: &mut Sim, osd: i32) {
 }
 
 /// Reads every object, and compares it with what was written.
-fn read_all(s: &mut Sim, pool: PoolId) {
+pub fn read_all(s: &mut Sim, pool: PoolId) {
     let map = s.mon.map.clone();
     for name in s.client.model.keys().cloned().collect::<Vec<_>>() {
         if !s.client.is_busy(&name) {
@@ -76,7 +76,7 @@ fn read_all(s: &mut Sim, pool: PoolId) {
 }
 
 /// Requests while something else goes on.
-fn requests(s: &mut Sim, pool: PoolId, count: usize) {
+pub fn requests(s: &mut Sim, pool: PoolId, count: usize) {
     for _ in 0..count {
         one_request(s, pool);
         let steps = s.rng.below(30) as usize;
@@ -355,7 +355,7 @@ fn thrash(seed: u64, rounds: usize) {
     read_all(&mut s, pool);
 }
 
-fn fault(s: &mut Sim, osds: i32) {
+pub fn fault(s: &mut Sim, osds: i32) {
     let osd = s.rng.below(osds as u64) as i32;
     let alive = s.nodes[osd as usize].core.is_some();
     match s.rng.below(12) {

@@ -17,8 +17,8 @@ use crate::sim::Sim;
 /// What a store has of an object.
 pub struct Content {
     key: ObjectKey,
-    data: Vec<u8>,
-    info: Bytes,
+    pub data: Vec<u8>,
+    pub info: Bytes,
 }
 
 pub fn content(s: &mut Sim, osd: i32, place: usize, object: HObject) -> Content {

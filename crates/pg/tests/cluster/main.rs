@@ -8,6 +8,7 @@ mod coded_pgs;
 mod coded_recovery;
 mod coded_scrub;
 mod coded_stale;
+mod coded_thrash;
 mod copies;
 mod counters;
 mod daemon;
