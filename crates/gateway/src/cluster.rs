@@ -40,6 +40,14 @@ fn place(object: &RawObject) -> (Bytes, Bytes) {
     (object.pool.to_text(), object.oid.clone())
 }
 
+/// An attribute that is compared: one that is not there is as an empty one.
+fn attr(fake: &mut Fake, name: &[u8]) -> Result<Bytes, Errno> {
+    match fake.xattr(name) {
+        Err(Errno::ENODATA) => Ok(Bytes::new()),
+        found => found,
+    }
+}
+
 impl Cluster {
     pub fn get(&self, pool: &str, oid: &str) -> Option<&FakeObject> {
         self.objects.get(&(pool.to_owned().into(), oid.to_owned().into()))?.object.as_ref()
@@ -98,20 +106,12 @@ impl Cluster {
                 return Ok(Output::Data(out));
             }
             Op::AttrIs { name, value } => {
-                let found = match fake.xattr(&name) {
-                    Err(Errno::ENODATA) => Bytes::new(),
-                    found => found?,
-                };
-                if found != value {
+                if attr(fake, &name)? != value {
                     return Err(Errno::ECANCELED);
                 }
             }
             Op::NumberIs { name, value, or_less } => {
-                let found = match fake.xattr(&name) {
-                    Err(Errno::ENODATA) => Bytes::new(),
-                    found => found?,
-                };
-                let known: u64 = std::str::from_utf8(&found).unwrap().parse().unwrap_or(0);
+                let known: u64 = std::str::from_utf8(&attr(fake, &name)?).unwrap().parse().unwrap_or(0);
                 if known != value && !(or_less && known < value) {
                     return Err(Errno::ECANCELED);
                 }
