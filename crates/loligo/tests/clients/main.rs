@@ -21,6 +21,7 @@ mod listen;
 mod managers;
 mod managers_act;
 mod managers_alike;
+mod managers_progress;
 mod managers_switch;
 mod on_ceph;
 mod quorum;

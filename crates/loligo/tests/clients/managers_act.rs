@@ -49,13 +49,18 @@ fn clean(c: &Cluster) {
     until("all PGs clean", || states(c).iter().all(|(state, _)| state == "active+clean"));
 }
 
+/// Whether tests of managers run that the gate has no time for.
+pub fn wanted() -> bool {
+    let wanted = std::env::var_os("LOLIGO_MANAGER_ACTS").is_some();
+    if !wanted {
+        println!("skipped: set LOLIGO_MANAGER_ACTS=1 to run it");
+    }
+    wanted
+}
+
 #[test]
 fn what_cephs_manager_does_of_itself_comes_to_its_end() {
-    if std::env::var_os("LOLIGO_MANAGER_ACTS").is_none() {
-        println!("skipped: it takes minutes, set LOLIGO_MANAGER_ACTS=1 to run it");
-        return;
-    }
-    if !installed("ceph-mgr") {
+    if !wanted() || !installed("ceph-mgr") {
         return;
     }
     let c = Cluster::start(&["--osds", "4"]);

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, runs, until};
 use crate::managers::{Asking, CephMgr, answer, in_charge, installed};
+use crate::managers_act::wanted;
+use crate::quorum::{all_in_quorum, kill, leader};
 
 /// Without a beacon for so long a manager is gone.
 const GRACE: Duration = Duration::from_secs(5);
@@ -113,5 +115,46 @@ fn managers_of_both_kinds_are_killed_in_turn() {
         c.ceph("mgr fail z");
     }
     in_charge(&c, "x");
+    c.healthy();
+}
+
+/// The monitors change the form of managers' tickets when Ceph's takes over, and agree on its reports; whichever of
+/// them leads, it stays in charge and they know what it says.
+#[test]
+fn cephs_manager_serves_three_monitors_of_which_the_leader_dies() {
+    if !wanted() || !installed("ceph-mgr") {
+        return;
+    }
+    let c = Cluster::start(&["--mons", "3", "--processes", "--osd-size", "1G"]);
+    c.managed();
+    c.pool("p", 8);
+    let mut before = Asking::start(&c);
+    before.ask(Duration::from_secs(60));
+    let _z = CephMgr::start(&c, "z");
+    until("a manager that stands by", || answer(&c, "mgr stat")["num_standby"] == 1);
+    c.ceph("mgr fail x");
+    in_charge(&c, "z");
+    let objects = |c: &Cluster| {
+        let pools = answer(c, "df")["pools"].clone();
+        let pool = pools.as_array().into_iter().flatten().find(|p| p["name"] == "p").cloned();
+        pool.unwrap_or_default()["stats"]["objects"].as_u64()
+    };
+    for round in 0..3 {
+        if round > 0 {
+            let dead = leader(&c);
+            let pid = kill(&c, &format!("mon.{dead}"));
+            until("its end", || !runs(pid));
+            until("another leader", || leader(&c) != dead);
+        }
+        c.ok("rados", &["-p", "p", "put", &format!("o{round}"), "/etc/hostname"]);
+        until("its report", || objects(&c) == Some(round + 1));
+        before.ask(Duration::from_secs(10));
+        assert_eq!(answer(&c, "mgr dump")["active_name"], "z", "it stays in charge");
+        c.up(&["--processes"]);
+        until("a full quorum", || all_in_quorum(&c, 3));
+    }
+    c.ceph("mgr fail z");
+    in_charge(&c, "x");
+    before.ask(Duration::from_secs(10));
     c.healthy();
 }

@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, PATIENCE, asked, runs, text};
 const MONS: [&str; 3] = ["a", "b", "c"];
 
 /// Kills a daemon and gives its pid.
-fn kill(c: &Cluster, daemon: &str) -> u32 {
+pub fn kill(c: &Cluster, daemon: &str) -> u32 {
     let pid = c.pids().into_iter().find(|(name, _)| name == daemon).expect("it runs").1;
     let status = Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs");
     assert!(status.success(), "cannot kill {daemon}");
@@ -52,7 +52,7 @@ fn mon_status(c: &Cluster, mon: &str) -> serde_json::Value {
     asked(&c.data().join(format!("ceph-mon.{mon}.asok")), "mon_status")
 }
 
-fn leader(c: &Cluster) -> String {
+pub fn leader(c: &Cluster) -> String {
     let status = json(&c.ceph("quorum_status"));
     status["quorum_leader_name"].as_str().expect("a leader").to_owned()
 }
@@ -82,7 +82,7 @@ fn each_answers_words(c: &Cluster, living: &[&str], words: &[&str]) -> Vec<Strin
     living.iter().map(|mon| c.ok("ceph", &[&["-m", &format!("v2:{}", addr(mon))], words].concat())).collect()
 }
 
-fn all_in_quorum(c: &Cluster, mons: usize) -> bool {
+pub fn all_in_quorum(c: &Cluster, mons: usize) -> bool {
     json(&c.ceph("quorum_status"))["quorum"].as_array().map(Vec::len) == Some(mons)
 }
 
