@@ -43,9 +43,15 @@ struct Request {
     name: String,
     kind: Kind,
     msg: MOsdOp,
-    /// PG, primary and PG count when it was sent.
-    key: Option<(PgId, i32, u32)>,
+    /// PG, primary with its shard, and PG count when it was sent. Source: OSDMap::primary_changed_broken.
+    key: Option<(PgId, i32, i8, u32)>,
     attempts: i32,
+}
+
+/// What a request is sent for; see [`Request::key`].
+fn key_of(map: &OsdMap, pgid: PgId) -> (PgId, i32, i8, u32) {
+    let shard = map.primary_shard(pgid).map_or(SpgId::NO_SHARD, |(_, id)| id.shard);
+    (pgid, map.pg_to_up_acting(pgid).acting_primary, shard, map.pools[&pgid.pool].pg_num)
 }
 
 /// Whether the request is of the backoff's PG and range.
@@ -218,7 +224,7 @@ impl Client {
     pub fn saw(&mut self, map: &OsdMap) {
         for r in self.open.values_mut() {
             let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
-            if r.key != Some((pgid, map.pg_to_up_acting(pgid).acting_primary, map.pools[&pgid.pool].pg_num)) {
+            if r.key != Some(key_of(map, pgid)) {
                 r.key = None;
             }
         }
@@ -268,7 +274,7 @@ impl Client {
         let pgid = map.raw_pg_to_pg(PgId::new(r.msg.object.pool, r.msg.object.hash)).unwrap();
         let primary = map.pg_to_up_acting(pgid).acting_primary;
         if primary >= 0 {
-            r.key = Some((pgid, primary, map.pools[&pgid.pool].pg_num));
+            r.key = Some(key_of(map, pgid));
             r.attempts += 1;
         }
         r.msg.pgid = map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id);
@@ -287,7 +293,7 @@ impl Client {
         self.backoffs.retain(|(from, _), _| *from != osd);
         self.acks.retain(|(to, _)| *to != osd);
         for r in self.open.values_mut() {
-            if r.key.is_some_and(|(_, primary, _)| primary == osd) {
+            if r.key.is_some_and(|(_, primary, ..)| primary == osd) {
                 r.key = None;
             }
         }

@@ -121,7 +121,9 @@ fn snapshot(s: &mut Sim, pool: PoolId, id: u64) {
 impl Damage {
     /// Damages a shard of some object, or has all made good.
     fn next(&mut self, s: &mut Sim, pool: PoolId) {
-        let is_calm = s.client.is_idle() && s.cut.is_empty() && s.all_are("active+clean");
+        // An OSD may have ended without anybody's knowing.
+        let all_run = s.nodes.iter().all(|node| node.core.is_some());
+        let is_calm = s.client.is_idle() && s.cut.is_empty() && all_run && s.all_are("active+clean");
         if !is_calm || !s.rng.one_in(2) {
             return;
         }
