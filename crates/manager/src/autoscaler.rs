@@ -14,6 +14,7 @@ use maps::{AutoscaleMode, OptValue, OsdMap, Pool, pool_flags};
 use serde_json::json;
 use types::{Now, OsdId, PoolId};
 
+use crate::modules::is_on;
 use crate::mon_commands::MonRequest;
 use crate::pg_map::PgMap;
 use crate::sums::Sums;
@@ -46,7 +47,7 @@ impl Autoscaler {
     /// Takes over what the monitors say of its options.
     pub(crate) fn configure(&mut self, given: &BTreeMap<String, String>) {
         let get = |name: &str| given.get(&format!("{PREFIX}{name}")).map(|v| v.trim());
-        self.off = matches!(get("noautoscale"), Some("true" | "yes" | "on" | "1"));
+        self.off = is_on(get("noautoscale"), false);
         let secs = get("sleep_interval").and_then(|v| v.parse::<f64>().ok()).filter(|v| v.is_finite());
         let interval = Duration::from_secs_f64(secs.unwrap_or(60.0).clamp(1.0, 1e7));
         if std::mem::replace(&mut self.sleep_interval, interval) != interval {
@@ -54,13 +55,15 @@ impl Autoscaler {
         }
     }
 
-    /// The pools that are to have another PG count now.
+    /// The pools that are to have another PG count now: none while a PG is not known, for a pool whose PGs have not reported
+    /// looks empty.
     pub(crate) fn tick(&mut self, now: Now, map: &OsdMap, pgs: &PgMap, options: &Values) -> Vec<Row> {
         if self.off || now.mono < self.look_at {
             return Vec::new();
         }
         self.look_at = now.mono + self.sleep_interval;
-        if map.pools.values().all(|pool| pool.autoscale_mode != AutoscaleMode::ON) {
+        let is_asked = map.pools.values().any(|pool| pool.autoscale_mode == AutoscaleMode::ON);
+        if !is_asked || Sums::of(pgs).num_unknown > 0 {
             return Vec::new();
         }
         rows(map, pgs, options).into_iter().filter(Row::would_adjust).collect()

@@ -104,6 +104,15 @@ fn is_served(name: &str) -> bool {
     SERVED.contains(&name)
 }
 
+/// A module's switch as it is written in any of the usual ways; `default` where it says neither yes nor no.
+pub(crate) fn is_on(given: Option<&str>, default: bool) -> bool {
+    match given.unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => true,
+        "false" | "no" | "off" | "0" => false,
+        _ => default,
+    }
+}
+
 /// What Ceph's manager always does and a manager of ours does not; `None` where the map says nothing of that.
 pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
     let all = map.always_on_modules.get(&u32::from(Release::PACIFIC.0))?;

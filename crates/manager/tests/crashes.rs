@@ -180,7 +180,9 @@ fn what_cephs_manager_finished_is_shown_until_it_is_cleared() {
     let (asked, _) = sent(&mut w);
     let (tid, _) =
         asked.iter().find(|(_, m)| m.cmd[0].contains("mgr/progress/completed")).expect("a question");
-    let event = json!({ "id": "i", "message": "Global Recovery Event", "refs": [], "started_at": 5.5 });
+    let event = json!({
+        "id": "i", "message": "Global Recovery Event", "refs": [], "started_at": 5.5, "finished_at": 9.5,
+    });
     let stored = json!({ "events": [event], "version": 2, "compat_version": 2 });
     let ack = MMonCommandAck { output: stored.to_string().into(), ..MMonCommandAck::default() };
     w.input(manager::Input::FromMon { tid: *tid, msg: ack.into() });

@@ -300,7 +300,7 @@ fn it_can_be_switched_off_and_on_and_cleared() {
 #[test]
 fn what_another_manager_finished_is_kept() {
     let mut c = Cluster::new();
-    let other = json!({ "id": "i", "message": "theirs", "refs": [], "started_at": 5.5 });
+    let other = json!({ "id": "i", "message": "theirs", "refs": [], "started_at": 5.5, "finished_at": 9.5 });
     let role = |c: &mut Cluster, gid: u64| {
         let map =
             MgrMap { active_gid: gid, active_name: "x".to_owned(), available: true, ..MgrMap::initial() };
@@ -378,8 +378,27 @@ fn an_event_whose_command_was_refused_has_failed() {
     let ended = c.json()["completed"][0].clone();
     assert_eq!((&ended["failed"], &ended["failure_message"]), (&json!(true), &json!("the pool has 8 PGs")));
     assert!(c.said("progress").contains("[Failed]: PG autoscaler"));
-    c.configure("mgr/pg_autoscaler/noautoscale", "true");
+    c.configure("mgr/pg_autoscaler/noautoscale", "True");
     let before = c.asked.len();
     c.pass(1_100);
     assert_eq!(c.asked.len(), before, "it is switched off");
+}
+
+/// A pool whose PGs have not reported looks empty.
+#[test]
+fn pg_counts_stay_while_pgs_are_unknown() {
+    let mut c = Cluster::new();
+    let id = PoolId(8);
+    let other = *c.map.pools.keys().find(|other| **other != id).unwrap();
+    c.change_map(|map| {
+        let p = map.pools.get_mut(&id).unwrap();
+        (p.autoscale_mode, p.pg_num, p.pg_num_target) = (AutoscaleMode::ON, 8, 8);
+        map.pools.get_mut(&other).unwrap().pg_num += 1;
+    });
+    c.configure("mgr/pg_autoscaler/sleep_interval", "20");
+    c.pass(45);
+    assert_eq!(c.asked, Vec::<Value>::new());
+    c.change_map(|map| map.pools.get_mut(&other).unwrap().pg_num -= 1);
+    c.pass(21);
+    assert_eq!(c.asked.len(), 1, "{:?}", c.asked);
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use maps::OsdMap;
 use types::{PoolId, Utime};
 
+use crate::modules::is_on;
+
 const PREFIX: &str = "mgr/balancer/";
 
 /// Name, type and default of each, as Ceph's monitors are told before they let one be set.
@@ -100,7 +102,7 @@ impl Options {
     }
 
     pub(crate) fn active(&self) -> bool {
-        !matches!(self.text("active", "true").to_ascii_lowercase().as_str(), "false" | "no" | "off" | "0")
+        is_on(self.get("active").map(String::as_str), true)
     }
 
     pub(crate) fn mode(&self) -> Mode {

@@ -19,6 +19,7 @@ use messages::mgr::ProgressEvent;
 use serde_json::{Value, json};
 use types::{Now, OsdId, PgId, PoolId, Utime};
 
+use crate::modules::is_on;
 use crate::pg_map::PgMap;
 use event::{Event, Goal, Moved};
 
@@ -85,7 +86,7 @@ impl Progress {
         };
         self.max_completed = (number("max_completed_events", 50.0).max(0.0) as usize).min(MOST_COMPLETED);
         self.sleep_interval = Duration::from_secs_f64(number("sleep_interval", 5.0).clamp(0.25, 86_400.0));
-        self.enabled = !matches!(get("enabled"), Some("false" | "no" | "off" | "0"));
+        self.enabled = is_on(get("enabled"), true);
         if !self.enabled {
             self.stop();
         }
@@ -93,18 +94,15 @@ impl Progress {
     }
 
     /// Takes what the monitors answered to `config-key get`, in front of what has ended since. Only the first answer since this
-    /// manager came into charge counts: what they hold later is what it gave them.
+    /// manager came into charge counts: what they hold later is what it gave them. What cannot be read stays there as it is.
     pub(crate) fn load(&mut self, result: i32, stored: &[u8]) {
         let none_stored = result == -types::Errno::ENOENT.0;
         if self.loaded || (result != 0 && !none_stored) {
             return;
         }
+        let Some(events) = (if none_stored { Some(Vec::new()) } else { read_events(stored) }) else { return };
         self.loaded = true;
-        let stored: Value = serde_json::from_slice(stored).unwrap_or_default();
-        let is_read = stored.get("compat_version").and_then(Value::as_u64).is_some_and(|v| v <= VERSION);
-        let events = stored.get("events").and_then(Value::as_array).filter(|_| is_read);
-        let events = events.into_iter().flatten().filter(|e| e.get("message").is_some_and(Value::is_string));
-        self.completed.splice(0..0, events.cloned());
+        self.completed.splice(0..0, events);
         self.prune();
     }
 
@@ -325,6 +323,28 @@ fn affected(old: &OsdMap, new: &OsdMap, turned: &BTreeSet<OsdId>) -> BTreeMap<Os
     out
 }
 
+/// Finished events as Ceph's module keeps them; `None` where they are of a later form or none at all. An event has the members
+/// without which that module would stop. Source: Module._load in src/pybind/mgr/progress/module.py.
+fn read_events(stored: &[u8]) -> Option<Vec<Value>> {
+    let mut stored: Value = serde_json::from_slice(stored).ok()?;
+    let compat = stored.get("compat_version").and_then(Value::as_u64).filter(|v| *v <= VERSION)?;
+    let Some(Value::Array(events)) = stored.get_mut("events").map(Value::take) else { return None };
+    let whole = |mut event: Value| {
+        let members = event.as_object_mut()?;
+        let is_text = |name: &str| members.get(name).is_some_and(Value::is_string);
+        if !is_text("id") || !is_text("message") || !members.get("refs").is_some_and(Value::is_array) {
+            return None;
+        }
+        for time in ["started_at", "finished_at"] {
+            if compat < VERSION || !members.contains_key(time) {
+                members.insert(time.to_owned(), Value::Null);
+            }
+        }
+        Some(event)
+    };
+    Some(events.into_iter().filter_map(whole).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,20 +374,30 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_taken_as_far_as_it_is_known_and_no_further() {
-        let event = json!({ "message": "x" });
+        let event = json!({ "id": "a", "message": "x", "refs": [], "started_at": 1, "finished_at": 2 });
         assert_eq!(stored(&vec![event.clone(); 60], 2).completed.len(), 50);
-        assert_eq!(stored(std::slice::from_ref(&event), 3).completed.len(), 0, "of a later form");
-        assert_eq!(stored(&[json!(7), json!({ "message": 7 }), event], 1).completed.len(), 1);
-        for bad in ["", "[]", "{", "7", r#"{"events":7,"compat_version":2}"#] {
-            let mut p = Progress::default();
+        let bad = [json!(7), json!({ "message": "x" }), json!({ "id": "a", "message": 7, "refs": [] })];
+        assert_eq!(stored(&[&bad[..], &[event.clone()]].concat(), 2).completed, [event]);
+        let old = json!({ "id": "a", "message": "x", "refs": [] });
+        let whole = json!({ "id": "a", "message": "x", "refs": [], "started_at": null, "finished_at": null });
+        assert_eq!(stored(&[old], 1).completed, [whole], "Ceph's module asks for the times");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_written_over() {
+        let later = r#"{"events":[],"version":3,"compat_version":3}"#;
+        for bad in ["", "[]", "{", "7", r#"{"events":7,"compat_version":2}"#, later] {
+            let mut p = Progress { completed: vec![json!({})], dirty: true, ..Progress::default() };
             p.load(0, bad.as_bytes());
-            assert_eq!(p.completed, Vec::<Value>::new(), "{bad}");
+            assert_eq!((p.completed.len(), p.take_news()), (1, None), "{bad}");
+            p.clear();
+            assert!(p.loaded, "it goes when that is asked for");
         }
     }
 
     #[test]
     fn what_the_monitors_hold_is_not_lost_before_it_is_known() {
-        let ended = |n: u32| json!({ "id": n.to_string(), "message": "m", "refs": [], "started_at": n });
+        let ended = |n: u32| json!({ "id": n.to_string(), "message": "m", "refs": [], "started_at": n, "finished_at": n });
         let mut p = Progress { completed: vec![ended(2)], dirty: true, ..Progress::default() };
         assert_eq!(p.take_news(), None);
         p.load(-types::Errno::EACCES.0, b"");
@@ -383,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound() {
-        let long = json!({ "message": "m".repeat(4_000) });
+        let long = json!({ "id": "a", "message": "m".repeat(4_000), "refs": [] });
         let mut p = stored(&vec![long; 40], 2);
         p.dirty = true;
         assert!((MOST_KEPT_BYTES / 2..=MOST_KEPT_BYTES).contains(&p.take_news().expect("news").len()));
