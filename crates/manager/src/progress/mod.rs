@@ -377,7 +377,7 @@ mod tests {
         let event = json!({ "id": "a", "message": "x", "refs": [], "started_at": 1, "finished_at": 2 });
         assert_eq!(stored(&vec![event.clone(); 60], 2).completed.len(), 50);
         let bad = [json!(7), json!({ "message": "x" }), json!({ "id": "a", "message": 7, "refs": [] })];
-        assert_eq!(stored(&[&bad[..], &[event.clone()]].concat(), 2).completed, [event]);
+        assert_eq!(stored(&[&bad[..], std::slice::from_ref(&event)].concat(), 2).completed, [event]);
         let old = json!({ "id": "a", "message": "x", "refs": [] });
         let whole = json!({ "id": "a", "message": "x", "refs": [], "started_at": null, "finished_at": null });
         assert_eq!(stored(&[old], 1).completed, [whole], "Ceph's module asks for the times");
