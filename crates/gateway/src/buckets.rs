@@ -243,10 +243,14 @@ impl Site {
 
     /// Puts a bucket on its owner's list.
     pub fn link(&self, info: &BucketInfo, now: RealTime) -> Plan<()> {
-        let bucket = list_entry(&info.bucket);
-        let entry = UserBucketEntry { bucket, created: info.created, ..UserBucketEntry::default() };
+        self.link_as(&info.owner, &info.bucket, info.created, now)
+    }
+
+    fn link_as(&self, owner: &UserId, bucket: &Bucket, created: RealTime, now: RealTime) -> Plan<()> {
+        let bucket = list_entry(bucket);
+        let entry = UserBucketEntry { bucket, created, ..UserBucketEntry::default() };
         let args = list::SetArgs { entries: vec![entry], add: true, time: now };
-        Plan::ask(Request::new(self.user_buckets_object(&info.owner)).call(&list::SET, &args))
+        Plan::ask(Request::new(self.user_buckets_object(owner)).call(&list::SET, &args))
             .and_then(|_| Plan::ok(()))
     }
 
@@ -255,18 +259,24 @@ impl Site {
         let (site, again) = (self.clone(), info.clone());
         self.link(info, now).and_then(move |()| {
             site.sync_bucket_stats(&again, now)
-                .then(move |synced| site.unlink_if_gone(again).and_then(move |()| Plan::Done(synced)))
+                .then(move |synced| site.unlink_if_gone(again, now).and_then(move |()| Plan::Done(synced)))
         })
     }
 
     /// Takes a bucket off its owner's list if its name leads to it no longer: one that is removed at the same
-    /// time as it is linked may have been taken off before.
-    fn unlink_if_gone(&self, info: BucketInfo) -> Plan<()> {
+    /// time as it is linked may have been taken off before. The list knows buckets by name: where the owner has made another one
+    /// of that name, it is the one on the list.
+    fn unlink_if_gone(&self, info: BucketInfo, now: RealTime) -> Plan<()> {
         let site = self.clone();
         let entry = self.entry_object(&info.bucket.tenant, &info.bucket.name);
         optional(system::read::<EntryPoint>(entry)).and_then(move |entry| {
-            let is_there = entry.is_some_and(|entry| entry.value.bucket.id == info.bucket.id);
-            if is_there { Plan::ok(()) } else { site.unlink(&info) }
+            match entry.map(|entry| entry.value) {
+                Some(entry) if entry.bucket.id == info.bucket.id => Plan::ok(()),
+                Some(entry) if entry.owner == info.owner => {
+                    site.link_as(&entry.owner, &entry.bucket, entry.created, now)
+                }
+                _ => site.unlink(&info),
+            }
         })
     }
 
@@ -553,23 +563,29 @@ mod tests {
     /// At whatever moment a bucket is removed that is put on the list again, it is not on the list then.
     #[test]
     fn a_bucket_that_goes_meanwhile_stays_off_its_owners_list() {
-        let mut steps = 0;
-        loop {
-            let mut c = Cluster::default();
-            let info = create(&mut c, new("b", "u", 1)).unwrap();
-            let there = state(&mut c, "b").unwrap();
-            let mut plan = site().link_again(&info, NOW);
-            for _ in 0..steps {
-                let Plan::Ask(requests, next) = plan else { break };
-                plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
+        for is_made_anew in [false, true] {
+            let mut steps = 0;
+            loop {
+                let mut c = Cluster::default();
+                let info = create(&mut c, new("b", "u", 1)).unwrap();
+                let there = state(&mut c, "b").unwrap();
+                let mut plan = site().link_again(&info, NOW);
+                for _ in 0..steps {
+                    let Plan::Ask(requests, next) = plan else { break };
+                    plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
+                }
+                let Plan::Ask(..) = plan else { break };
+                site().remove_bucket(there).run(&mut c).unwrap();
+                if is_made_anew {
+                    create(&mut c, new("b", "u", 2)).unwrap();
+                }
+                let _ = plan.run(&mut c);
+                let want = if is_made_anew { vec![Bytes::from("b")] } else { Vec::new() };
+                assert_eq!(of_user(&mut c), want, "{steps}");
+                steps += 1;
             }
-            let Plan::Ask(..) = plan else { break };
-            site().remove_bucket(there).run(&mut c).unwrap();
-            let _ = plan.run(&mut c);
-            assert_eq!(of_user(&mut c), Vec::<Bytes>::new(), "{steps}");
-            steps += 1;
+            assert!(steps > 2, "{steps}");
         }
-        assert!(steps > 2, "{steps}");
     }
 
     #[test]

@@ -114,6 +114,27 @@ fn a_removal_that_may_be_done_leaves_an_object_whole_or_gone() {
 }
 
 #[test]
+fn a_part_that_is_sent_again_leaves_the_first_or_takes_its_place() {
+    let data = ramp(5 * MIB);
+    let begun = std::cell::RefCell::new(None);
+    check(
+        |c, b| {
+            let upload = begin(c, b, "k");
+            part(c, b, &upload, 1, &data, "a").unwrap();
+            begun.replace(Some(upload));
+        },
+        |c, b| part(c, b, begun.borrow().as_ref().unwrap(), 1, &data, "b"),
+        |c, b, done, at| {
+            let begun = begun.borrow();
+            let upload = begun.as_ref().unwrap();
+            let tags = if done.is_ok() { &["b"][..] } else { &["a", "b"] };
+            let made = tags.iter().any(|tag| complete(c, b, upload, &[(1, tag)]).is_ok());
+            assert!(made && get(c, b, "k").is_ok_and(|found| found == data), "{at:?} {done:?}");
+        },
+    );
+}
+
+#[test]
 fn an_upload_makes_an_object_or_none() {
     let datas = [ramp(5 * MIB), ramp(3)];
     let begun = std::cell::RefCell::new(None);
