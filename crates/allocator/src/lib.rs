@@ -1,8 +1,8 @@
-//! The memory allocator of Loligo's programs: mimalloc, asked by its short ways.
+//! The global allocator of Loligo's programs: mimalloc, by `mi_malloc` where a block's size gives its alignment.
 //!
-//! The `mimalloc` crate asks for an alignment each time. For a size that is no power of two mimalloc then often
-//! takes a larger block and a longer way, to take it and to give it back, although its blocks are aligned as
-//! almost every Rust type needs. `docs/performance-log.md` says what that came to.
+//! The `mimalloc` crate calls `mi_malloc_aligned` each time. For a size that is no power of two that often takes a
+//! larger block and more instructions, both to allocate it and to free it, although mimalloc's blocks are aligned
+//! as almost every Rust type needs. `docs/performance-log.md` has the figures.
 //!
 //! This is the only unsafe code of the workspace: calls of the C library, and the promise that they keep
 //! `GlobalAlloc`'s contract.
@@ -11,8 +11,8 @@ use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys as mi;
 
-/// Every block of at least so many bytes has this alignment without being asked. Source: MI_MAX_ALIGN_SIZE in
-/// include/mimalloc/types.h, as for malloc in C.
+/// A block is aligned to the largest power of two, up to this, that is no larger than its size, as malloc's are in
+/// C. Source: MI_MAX_ALIGN_SIZE in include/mimalloc/types.h.
 const NATURAL: usize = 16;
 
 /// See the module.

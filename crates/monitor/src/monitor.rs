@@ -31,8 +31,8 @@ use crate::settings::{QuorumView, Settings};
 use crate::shares::Shares;
 use crate::state::{Change, PgDigest, Priority, State};
 
-/// How long lines that nobody waits for may wait for company: for the manager's next report, and for one that
-/// is late.
+/// How long a manager's lines of the log may wait for another proposal: until its next report, and one that is
+/// late.
 const LINES_WAIT: Duration = Duration::from_secs(6);
 
 /// One member of the monitor quorum.
@@ -469,16 +469,16 @@ impl Monitor {
         let is_beacon = |w: &Waiting| matches!(w.msg, Message::MdsBeacon(_));
         let beacons = asked.iter().enumerate().filter(|(_, w)| is_beacon(w));
         let newest: BTreeMap<ConnId, usize> = beacons.map(|(i, w)| (w.conn, i)).collect();
-        // Lines of different weight stay in their order.
+        // If the batch has other log entries, a manager's go with them, so that their order stays.
         let others = asked.iter().any(|w| matches!(w.msg, Message::Log(_)) && !self.is_line(w));
-        let patience = self.lines_since.is_some_and(|at| now.mono.saturating_sub(at) < LINES_WAIT);
-        let patience = patience && !others && !alone;
+        let is_early = self.lines_since.is_some_and(|at| now.mono.saturating_sub(at) < LINES_WAIT);
+        let lines_wait = is_early && !others && !alone;
         let mut lines = Vec::new();
         for (i, w) in asked.iter().enumerate() {
             if is_beacon(w) && newest.get(&w.conn) != Some(&i) {
                 continue;
             }
-            if patience && self.is_line(w) {
+            if lines_wait && self.is_line(w) {
                 lines.push((i, w));
                 continue;
             }

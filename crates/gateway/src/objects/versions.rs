@@ -1,8 +1,8 @@
 //! Versions of an object. Source: set_olh, unlink_obj_instance, update_olh, apply_olh_log and follow_olh in
 //! src/rgw/rgw_rados.cc.
 //!
-//! 1. A version is an object of its own, named by its id. Under the object's own name lies what says which
-//!    version that name shows, beside the data of the version without an id.
+//! 1. A version is an object of its own (an instance), named by its id. The object's plain name holds the OLH (object
+//!    logical head), which names the current version, beside the data of the null version.
 //! 2. The bucket's index decides which version is shown: it orders changes, and logs what is to be done for
 //!    them. A gateway says that it begins a change at the name, has the index make it, and does what the log
 //!    says.
@@ -28,11 +28,11 @@ use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
 
 /// Which version a name shows. Source: RGW_ATTR_OLH_INFO in src/rgw/rgw_common.h.
 const INFO: &[u8] = b"user.rgw.olh.info";
-/// Up to which epoch of the index's log it was done what the log says.
+/// Epoch of the index's OLH log up to which this OLH is applied.
 const EPOCH: &[u8] = b"user.rgw.olh.ver";
-/// Of this name, as long as it has versions.
+/// Identifies this OLH until it is removed.
 pub(crate) const NAME_TAG: &[u8] = b"user.rgw.olh.idtag";
-/// In front of the tags of changes that are begun.
+/// Prefix of the attributes that mark changes of the OLH in progress.
 const PENDING: &[u8] = b"user.rgw.olh.pending.";
 /// Entries of versions in an index. Source: BIIndexType::Instance in src/cls/rgw/cls_rgw_types.h.
 const INSTANCE: u8 = 2;

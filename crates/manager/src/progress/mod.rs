@@ -1,8 +1,8 @@
 //! Events that tell how far recoveries and changes of PG counts have come.
 //!
 //! Invariants:
-//! 1. An event begins with the map that shows its cause, and ends in the list of finished ones, which the monitors keep for
-//!    whichever manager is in charge next.
+//! 1. An event that reaches its goal, fails, or is cancelled by its OSD's return moves to the finished ones, which the monitors
+//!    keep for whichever manager is in charge next. `clear`, switching off and a change of managers drop running events.
 //! 2. Nothing is kept with the monitors before it is known what they hold, so that no event of an earlier manager is lost.
 //! 3. At most `MOST_RUNNING` events are under way; what is kept takes at most `MOST_KEPT_BYTES`.
 //!
@@ -291,7 +291,8 @@ impl Progress {
     }
 }
 
-/// OSDs that have gone out or come in. One that comes back in part is not told of until it is wholly back.
+/// OSDs that have gone out or come in. An OSD whose weight rises from 0 to less than 1 begins no event, nor when it later
+/// reaches 1 (as in Ceph).
 fn turned(old: &OsdMap, new: &OsdMap) -> BTreeSet<OsdId> {
     const WHOLE: u32 = 0x1_0000;
     let all = new.existing_osds().map(|(id, _)| id).filter(|id| old.exists(*id));

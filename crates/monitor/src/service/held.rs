@@ -1,6 +1,6 @@
-//! A manager's digest that says nothing new but how much space and time OSDs take: it waits for another entry of
-//! the log to go with, for a while. Each entry costs a monitor's disk seven pages, and a manager of an idle
-//! cluster has such news whenever an OSD reports.
+//! Delays a manager's digest that changes only OSDs' usage and latencies until the next proposal, for at most
+//! `IDLE_EVERY`. Each entry of the log costs a monitor's disk seven pages, and a manager of an idle cluster has
+//! such news whenever an OSD reports.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl HeldDigest {
 }
 
 impl Monitor {
-    /// Takes a digest that differs from the last one: at once, or, when nobody would notice, later.
+    /// Takes a digest that differs from the last one: at once, or later if nothing but OSDs' usage changed.
     pub(crate) fn take_or_hold(&mut self, now: Now, batch: &mut Batch, gid: u64, digest: PgDigest) {
         let before = &batch.state().digest;
         if !before.stamp.is_zero() && !self.held.is_due(now) && says_the_same(before, &digest) {
@@ -64,8 +64,8 @@ impl Monitor {
     }
 }
 
-/// Whether two digests differ in nothing but the space and the latencies of OSDs. Rates that are not 0 are news each time, for
-/// somebody may be watching them.
+/// Whether two digests differ only in OSDs' space, latencies and sequence numbers of reports, and in pools' stored bytes. So
+/// `osd last-stat-seq` lags by up to `IDLE_EVERY`. Rates that are not 0 are news each time, for somebody may be watching them.
 fn says_the_same(before: &PgDigest, after: &PgDigest) -> bool {
     let quiet = |digest: &PgDigest| {
         let pool = |p: &PoolUsage| PoolUsage { avail_raw: 0, stat: still(p), ..p.clone() };

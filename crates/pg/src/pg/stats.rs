@@ -12,7 +12,7 @@ use super::{Pg, Phase};
 use crate::interval::numbers;
 use crate::osd::shared::Shared;
 
-/// So long after its last change a PG's report follows the map.
+/// For this long after a state change, a PG is reported again with each new OSD map.
 const FOLLOWS: Duration = Duration::from_secs(120);
 
 /// Times of the last report and of the last changes, as `ceph pg dump` shows them.
@@ -20,7 +20,7 @@ const FOLLOWS: Duration = Duration::from_secs(120);
 pub(crate) struct Stamps {
     pub reported_seq: u64,
     pub reported_epoch: Epoch,
-    /// When the state changed last, on the clock that nobody sets.
+    /// When the state changed last (monotonic).
     changed_at: Duration,
     pub last_change: Utime,
     pub last_active: Utime,
