@@ -1,8 +1,9 @@
-//! The global allocator of Loligo's programs: mimalloc, by `mi_malloc` where a block's size gives its alignment.
+//! The global allocator of Loligo's programs: mimalloc, by `mi_malloc` where a block's size gives its
+//! alignment.
 //!
-//! The `mimalloc` crate calls `mi_malloc_aligned` each time. For a size that is no power of two that often takes a
-//! larger block and more instructions, both to allocate it and to free it, although mimalloc's blocks are aligned
-//! as almost every Rust type needs. `docs/performance-log.md` has the figures.
+//! The `mimalloc` crate calls `mi_malloc_aligned` each time. For a size that is no power of two that often
+//! takes a larger block and more instructions, both to allocate it and to free it, although mimalloc's blocks
+//! are aligned as almost every Rust type needs. `docs/performance-log.md` has the figures.
 //!
 //! This is the only unsafe code of the workspace: calls of the C library, and the promise that they keep
 //! `GlobalAlloc`'s contract.
@@ -11,8 +12,8 @@ use std::alloc::{GlobalAlloc, Layout};
 
 use libmimalloc_sys as mi;
 
-/// A block is aligned to the largest power of two, up to this, that is no larger than its size, as malloc's are in
-/// C. Source: MI_MAX_ALIGN_SIZE in include/mimalloc/types.h.
+/// A block is aligned to the largest power of two, up to this, that is no larger than its size, as malloc's
+/// are in C. Source: MI_MAX_ALIGN_SIZE in include/mimalloc/types.h.
 const NATURAL: usize = 16;
 
 /// See the module.
@@ -22,8 +23,9 @@ fn is_natural(align: usize, size: usize) -> bool {
     align <= NATURAL && align <= size
 }
 
-// SAFETY: mimalloc gives blocks of at least the size that is asked for, null when there is none, and never panics. Blocks
-// whose alignment is not natural are asked for with it. `mi_free` and both ways to grow a block take any block of either.
+// SAFETY: mimalloc gives blocks of at least the size that is asked for, null when there is none, and never
+// panics. Blocks whose alignment is not natural are asked for with it. `mi_free` and both ways to grow a
+// block take any block of either.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -264,8 +264,8 @@ impl Site {
     }
 
     /// Takes a bucket off its owner's list if its name leads to it no longer: one that is removed at the same
-    /// time as it is linked may have been taken off before. The list knows buckets by name: where the owner has made another one
-    /// of that name, it is the one on the list.
+    /// time as it is linked may have been taken off before. The list knows buckets by name: where the owner
+    /// has made another one of that name, it is the one on the list.
     fn unlink_if_gone(&self, info: BucketInfo, now: RealTime) -> Plan<()> {
         let site = self.clone();
         let entry = self.entry_object(&info.bucket.tenant, &info.bucket.name);
@@ -347,8 +347,8 @@ impl Site {
         system::write(self, write).and_then(move |()| Plan::ok(info))
     }
 
-    /// Changes a bucket that somebody was found to have a right to, as it is now; again when another change came
-    /// before. `Raced` also where another bucket has the name since, to which there may be no right.
+    /// Changes a bucket that somebody was found to have a right to, as it is now; again when another change
+    /// came before. `Raced` also where another bucket has the name since, to which there may be no right.
     pub fn change_bucket(
         &self,
         known: &Bucket,

@@ -1,7 +1,8 @@
 //! How many PGs each pool should have, and the change of those whose mode is `on`.
 //!
 //! Invariants:
-//! 1. Only a pool with mode `on` is changed, and only when it is away from what it should have by more than `THRESHOLD`.
+//! 1. Only a pool with mode `on` is changed, and only when it is away from what it should have by more than
+//!    `THRESHOLD`.
 //! 2. The commands of one look are answered before the next one.
 //!
 //! Source: src/pybind/mgr/pg_autoscaler/module.py (16.2).
@@ -55,8 +56,8 @@ impl Autoscaler {
         }
     }
 
-    /// The pools that are to have another PG count now: none while a PG is not known, for a pool whose PGs have not reported
-    /// looks empty.
+    /// The pools that are to have another PG count now: none while a PG is not known, for a pool whose PGs
+    /// have not reported looks empty.
     pub(crate) fn tick(&mut self, now: Now, map: &OsdMap, pgs: &PgMap, options: &Values) -> Vec<Row> {
         if self.off || now.mono < self.look_at {
             return Vec::new();
@@ -176,8 +177,9 @@ impl Row {
     }
 }
 
-/// What each pool should have, in the order in which they are served: first what pools need by their data, then
-/// bulk pools with much of it, at last all other bulk pools alike. Pools whose roots overlap are left out.
+/// What each pool should have, in the order in which they are served: first what pools need by their data,
+/// then bulk pools with much of it, at last all other bulk pools alike. Pools whose roots overlap are left
+/// out.
 ///
 /// Source: PgAutoscaler._get_pool_status, _get_pool_pg_targets, _calc_final_pg_target.
 pub(crate) fn rows(map: &OsdMap, pgs: &PgMap, options: &Values) -> Vec<Row> {

@@ -31,8 +31,8 @@ use crate::settings::{QuorumView, Settings};
 use crate::shares::Shares;
 use crate::state::{Change, PgDigest, Priority, State};
 
-/// How long a manager's lines of the log may wait for another proposal: until its next report, and one that is
-/// late.
+/// How long a manager's lines of the log may wait for another proposal: until its next report, and one that
+/// is late.
 const LINES_WAIT: Duration = Duration::from_secs(6);
 
 /// One member of the monitor quorum.
@@ -438,8 +438,8 @@ impl Monitor {
         }
     }
 
-    /// Whether lines of a manager's can wait for another entry of the log to go with: Ceph's sends one after each
-    /// report, and an entry of its own would cost a monitor's disk as much as the report.
+    /// Whether lines of a manager's can wait for another entry of the log to go with: Ceph's sends one after
+    /// each report, and an entry of its own would cost a monitor's disk as much as the report.
     fn lines_may_wait(&mut self, now: Now) -> bool {
         if !self.waiting.iter().any(|w| self.is_line(w)) {
             self.lines_since = None;

@@ -1,5 +1,5 @@
-//! Whose turn it is: how many plans are carried out at a time, of all clients and of each, and what becomes of
-//! a plan whose caller has waited long enough.
+//! Whose turn it is: how many plans are carried out at a time, of all clients and of each, and what becomes
+//! of a plan whose caller has waited long enough.
 
 use std::collections::HashMap;
 use std::future::Future;

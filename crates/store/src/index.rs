@@ -88,8 +88,9 @@ impl Pages for PageCache {
     }
 }
 
-/// Invariants: a key's value is that of the first layer that names the key, in the order `active`, `frozen`, tree; the
-/// onode cache holds only values that no layer in memory names; what `last` knows is what a look-up would find.
+/// Invariants: a key's value is that of the first layer that names the key, in the order `active`, `frozen`,
+/// tree; the onode cache holds only values that no layer in memory names; what `last` knows is what a look-up
+/// would find.
 pub(crate) struct Index {
     pub(crate) root: Option<PageRef>,
     pub(crate) active: MemTable,

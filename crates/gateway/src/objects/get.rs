@@ -17,7 +17,8 @@ pub struct Opened {
 }
 
 impl Site {
-    /// Opens an object: the version that the key names, or the one that is shown. Up to `prefetch` bytes come with the head: a small object takes one request.
+    /// Opens an object: the version that the key names, or the one that is shown. Up to `prefetch` bytes come
+    /// with the head: a small object takes one request.
     pub fn open(&self, bucket: &SharedBucket, key: &Key, prefetch: u64) -> Plan<Opened> {
         let site = self.clone();
         self.shown(bucket, key, prefetch.min(STRIPE)).try_map(move |head| {

@@ -75,8 +75,8 @@ impl Head {
 }
 
 impl Site {
-    /// What lies under a key, with up to `prefetch` of its bytes: where a bucket keeps versions, under one without
-    /// a version, what says which version is shown.
+    /// What lies under a key, with up to `prefetch` of its bytes: where a bucket keeps versions, under one
+    /// without a version, what says which version is shown.
     pub fn head(&self, bucket: &BucketInfo, key: &Key, prefetch: u64) -> Plan<Option<Head>> {
         let object = match self.head_object(bucket, key) {
             Ok(object) => object,

@@ -284,8 +284,8 @@ impl Merge {
                 return true;
             }
         }
-        // Names of parts are not those of uploads, and nobody goes on from them; nor from a version that was not
-        // shown.
+        // Names of parts are not those of uploads, and nobody goes on from them; nor from a version that was
+        // not shown.
         let at = if self.namespace.is_empty() && !self.listing.versions {
             at.name.max(self.last.clone())
         } else {

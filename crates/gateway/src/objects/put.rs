@@ -75,7 +75,8 @@ pub struct Upload {
 }
 
 impl Site {
-    /// Begins an object; in a bucket that keeps versions, another version of it. Of `number` no two requests of this gateway have the same.
+    /// Begins an object; in a bucket that keeps versions, another version of it. Of `number` no two requests
+    /// of this gateway have the same.
     pub fn put(
         &self,
         bucket: &SharedBucket,

@@ -599,8 +599,8 @@ impl Part {
                 self.flush()
             }
             Err(e) => {
-                // It may have been written. Of the first it is not known whose it is: a part that was uploaded before may lie
-                // under this name.
+                // It may have been written. Of the first it is not known whose it is: a part that was
+                // uploaded before may lie under this name.
                 self.written.extend(Some(object).filter(|_| !first));
                 self.give_up(e)
             }

@@ -1,12 +1,13 @@
 //! Versions of an object. Source: set_olh, unlink_obj_instance, update_olh, apply_olh_log and follow_olh in
 //! src/rgw/rgw_rados.cc.
 //!
-//! 1. A version is an object of its own (an instance), named by its id. The object's plain name holds the OLH (object
-//!    logical head), which names the current version, beside the data of the null version.
+//! 1. A version is an object of its own (an instance), named by its id. The object's plain name holds the OLH
+//!    (object logical head), which names the current version, beside the data of the null version.
 //! 2. The bucket's index decides which version is shown: it orders changes, and logs what is to be done for
 //!    them. A gateway says that it begins a change at the name, has the index make it, and does what the log
 //!    says.
-//! 3. Whoever finds a change begun at the name does what the log says first: a gateway may have died on the way.
+//! 3. Whoever finds a change begun at the name does what the log says first: a gateway may have died on the
+//!    way.
 //! 4. A name is given up only while no change is begun and no data lies there.
 
 use std::collections::BTreeMap;
@@ -91,7 +92,8 @@ enum Step {
 /// What a removal did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// The version that went or, where a delete marker came, the marker's; empty in a bucket without versions.
+    /// The version that went or, where a delete marker came, the marker's; empty in a bucket without
+    /// versions.
     pub version: Bytes,
     /// A delete marker came, or went.
     pub is_marker: bool,
@@ -190,8 +192,8 @@ impl Site {
         self.head(&bucket, &key, prefetch)
     }
 
-    /// Removes an object: the version that a key names, or what is shown, in whose place a delete marker comes
-    /// where the bucket keeps versions. `NoSuchKey` where there is nothing to remove.
+    /// Removes an object: the version that a key names, or what is shown, in whose place a delete marker
+    /// comes where the bucket keeps versions. `NoSuchKey` where there is nothing to remove.
     pub fn remove_version(
         &self,
         bucket: &SharedBucket,
@@ -303,8 +305,8 @@ impl Showing {
         })
     }
 
-    /// Says at the name that a change begins, and gives it its tags if it has none: the name's tag is the other
-    /// result.
+    /// Says at the name that a change begins, and gives it its tags if it has none: the name's tag is the
+    /// other result.
     fn begin(&self, name: Option<&Head>) -> Result<(Request, Bytes), Error> {
         let object = self.site.head_object(&self.bucket, &self.key)?;
         let mut request = Request::new(object);
@@ -532,7 +534,8 @@ impl Named {
         })
     }
 
-    /// Shows at the name what is to be shown, has the log trimmed, and gives the name up if it has no versions.
+    /// Shows at the name what is to be shown, has the log trimmed, and gives the name up if it has no
+    /// versions.
     fn update(self, to_do: &ToDo, modified: RealTime, change: &Change) -> Plan<u64> {
         let object = match self.site.head_object(&self.bucket, &self.key) {
             Ok(object) => object,

@@ -1,4 +1,5 @@
-//! Versions in a cluster in memory: as radosgw writes them, beside a naive bucket, and with gateways that die.
+//! Versions in a cluster in memory: as radosgw writes them, beside a naive bucket, and with gateways that
+//! die.
 
 use std::collections::BTreeMap;
 

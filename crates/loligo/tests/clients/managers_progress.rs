@@ -1,5 +1,5 @@
-//! A recovery as managers of both kinds follow it on the same cluster, and what each keeps of it for the other. `cargo xtask soak`
-//! runs it.
+//! A recovery as managers of both kinds follow it on the same cluster, and what each keeps of it for the
+//! other. `cargo xtask soak` runs it.
 
 use serde_json::Value;
 

@@ -118,8 +118,8 @@ fn managers_of_both_kinds_are_killed_in_turn() {
     c.healthy();
 }
 
-/// The monitors change the form of managers' tickets when Ceph's takes over, and agree on its reports; whichever of
-/// them leads, it stays in charge and they know what it says.
+/// The monitors change the form of managers' tickets when Ceph's takes over, and agree on its reports;
+/// whichever of them leads, it stays in charge and they know what it says.
 #[test]
 fn cephs_manager_serves_three_monitors_of_which_the_leader_dies() {
     if !wanted() || !installed("ceph-mgr") {

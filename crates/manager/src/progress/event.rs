@@ -55,7 +55,8 @@ impl Moved {
         Self { osd, since, count: which.len(), left: which.iter().map(|pg| (*pg, recovered(pg))).collect() }
     }
 
-    /// Takes off what has arrived or is gone. A PG that is on its way counts by the bytes that it has recovered.
+    /// Takes off what has arrived or is gone. A PG that is on its way counts by the bytes that it has
+    /// recovered.
     fn look(&mut self, pgs: &PgMap) -> f64 {
         let is_known = |stat: &PgStat| stat.reported_epoch >= self.since;
         self.left.retain(|pg, _| pgs.pgs.get(pg).is_some_and(|s| !(is_known(s) && is_clean(s))));
@@ -141,7 +142,8 @@ impl Event {
         (seconds(now) - seconds(self.started)).max(0.0)
     }
 
-    /// Seconds until the end if all goes on as fast as it went so far: what stands still takes longer and longer.
+    /// Seconds until the end if all goes on as fast as it went so far: what stands still takes longer and
+    /// longer.
     fn left_s(&self, now: Utime) -> Option<u64> {
         (self.done > 0.0).then(|| (self.elapsed_s(now) * (1.0 - self.done) / self.done) as u64)
     }

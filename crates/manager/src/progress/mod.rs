@@ -1,12 +1,15 @@
 //! Events that tell how far recoveries and changes of PG counts have come.
 //!
 //! Invariants:
-//! 1. An event that reaches its goal, fails, or is cancelled by its OSD's return moves to the finished ones, which the monitors
-//!    keep for whichever manager is in charge next. `clear`, switching off and a change of managers drop running events.
-//! 2. Nothing is kept with the monitors before it is known what they hold, so that no event of an earlier manager is lost.
+//! 1. An event that reaches its goal, fails, or is cancelled by its OSD's return moves to the finished ones,
+//!    which the monitors keep for whichever manager is in charge next. `clear`, switching off and a change of
+//!    managers drop running events.
+//! 2. Nothing is kept with the monitors before it is known what they hold, so that no event of an earlier
+//!    manager is lost.
 //! 3. At most `MOST_RUNNING` events are under way; what is kept takes at most `MOST_KEPT_BYTES`.
 //!
-//! Source: src/pybind/mgr/progress/module.py (16.2). As there, the event of all PGs begins only beside another one.
+//! Source: src/pybind/mgr/progress/module.py (16.2). As there, the event of all PGs begins only beside
+//! another one.
 
 mod event;
 
@@ -93,8 +96,9 @@ impl Progress {
         self.prune();
     }
 
-    /// Takes what the monitors answered to `config-key get`, in front of what has ended since. Only the first answer since this
-    /// manager came into charge counts: what they hold later is what it gave them. What cannot be read stays there as it is.
+    /// Takes what the monitors answered to `config-key get`, in front of what has ended since. Only the first
+    /// answer since this manager came into charge counts: what they hold later is what it gave them. What
+    /// cannot be read stays there as it is.
     pub(crate) fn load(&mut self, result: i32, stored: &[u8]) {
         let none_stored = result == -types::Errno::ENOENT.0;
         if self.loaded || (result != 0 && !none_stored) {
@@ -145,7 +149,8 @@ impl Progress {
         json!({ "events": self.completed, "version": VERSION, "compat_version": VERSION })
     }
 
-    /// What the monitors are to keep, when it is something new. What is too much for them is forgotten, the oldest first.
+    /// What the monitors are to keep, when it is something new. What is too much for them is forgotten, the
+    /// oldest first.
     pub(crate) fn take_news(&mut self) -> Option<String> {
         if !self.loaded || !std::mem::take(&mut self.dirty) {
             return None;
@@ -159,8 +164,8 @@ impl Progress {
         }
     }
 
-    /// Begins an event for each OSD that has gone out or come in and has moved PGs by that, and ends the one of an OSD that
-    /// comes back. Source: Module._osdmap_changed, Module._osd_in_out.
+    /// Begins an event for each OSD that has gone out or come in and has moved PGs by that, and ends the one
+    /// of an OSD that comes back. Source: Module._osdmap_changed, Module._osd_in_out.
     pub(crate) fn map_changed(&mut self, now: Now, old: &OsdMap, new: &OsdMap, pgs: &PgMap) {
         let turned = turned(old, new);
         if !self.enabled || turned.is_empty() {
@@ -181,8 +186,8 @@ impl Progress {
         self.look(now, new, pgs);
     }
 
-    /// Begins an event for a pool whose PG count the autoscaler changes, or sets the one that there is anew. Source:
-    /// PgAdjustmentProgress.
+    /// Begins an event for a pool whose PG count the autoscaler changes, or sets the one that there is anew.
+    /// Source: PgAdjustmentProgress.
     pub(crate) fn pg_num_changes(&mut self, now: Now, pool: PoolId, from: u32, to: u32) {
         if !self.enabled {
             return;
@@ -291,8 +296,8 @@ impl Progress {
     }
 }
 
-/// OSDs that have gone out or come in. An OSD whose weight rises from 0 to less than 1 begins no event, nor when it later
-/// reaches 1 (as in Ceph).
+/// OSDs that have gone out or come in. An OSD whose weight rises from 0 to less than 1 begins no event, nor
+/// when it later reaches 1 (as in Ceph).
 fn turned(old: &OsdMap, new: &OsdMap) -> BTreeSet<OsdId> {
     const WHOLE: u32 = 0x1_0000;
     let all = new.existing_osds().map(|(id, _)| id).filter(|id| old.exists(*id));
@@ -324,8 +329,9 @@ fn affected(old: &OsdMap, new: &OsdMap, turned: &BTreeSet<OsdId>) -> BTreeMap<Os
     out
 }
 
-/// Finished events as Ceph's module keeps them; `None` where they are of a later form or none at all. An event has the members
-/// without which that module would stop. Source: Module._load in src/pybind/mgr/progress/module.py.
+/// Finished events as Ceph's module keeps them; `None` where they are of a later form or none at all. An
+/// event has the members without which that module would stop. Source: Module._load in
+/// src/pybind/mgr/progress/module.py.
 fn read_events(stored: &[u8]) -> Option<Vec<Value>> {
     let mut stored: Value = serde_json::from_slice(stored).ok()?;
     let compat = stored.get("compat_version").and_then(Value::as_u64).filter(|v| *v <= VERSION)?;

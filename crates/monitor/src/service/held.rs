@@ -1,6 +1,6 @@
 //! Delays a manager's digest that changes only OSDs' usage and latencies until the next proposal, for at most
-//! `IDLE_EVERY`. Each entry of the log costs a monitor's disk seven pages, and a manager of an idle cluster has
-//! such news whenever an OSD reports.
+//! `IDLE_EVERY`. Each entry of the log costs a monitor's disk seven pages, and a manager of an idle cluster
+//! has such news whenever an OSD reports.
 
 use std::time::Duration;
 
@@ -64,8 +64,9 @@ impl Monitor {
     }
 }
 
-/// Whether two digests differ only in OSDs' space, latencies and sequence numbers of reports, and in pools' stored bytes. So
-/// `osd last-stat-seq` lags by up to `IDLE_EVERY`. Rates that are not 0 are news each time, for somebody may be watching them.
+/// Whether two digests differ only in OSDs' space, latencies and sequence numbers of reports, and in pools'
+/// stored bytes. So `osd last-stat-seq` lags by up to `IDLE_EVERY`. Rates that are not 0 are news each time,
+/// for somebody may be watching them.
 fn says_the_same(before: &PgDigest, after: &PgDigest) -> bool {
     let quiet = |digest: &PgDigest| {
         let pool = |p: &PoolUsage| PoolUsage { avail_raw: 0, stat: still(p), ..p.clone() };

@@ -181,8 +181,8 @@ impl Monitor {
         self.take_digest(now, batch, m.gid, digest, pools);
     }
 
-    /// Proposes a digest that says something new, and ends what it shows the end of: the creation of those pools
-    /// of which it knows each PG.
+    /// Proposes a digest that says something new, and ends what it shows the end of: the creation of those
+    /// pools of which it knows each PG.
     fn take_digest(&mut self, now: Now, batch: &mut Batch, gid: u64, digest: PgDigest, pools: Vec<PoolId>) {
         let before = &batch.state().digest;
         let news = **before != (PgDigest { stamp: before.stamp, ..digest.clone() }) || before.stamp.is_zero();

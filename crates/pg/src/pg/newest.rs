@@ -234,8 +234,8 @@ impl Pg {
         matches!(&self.backend, Backend::Coded(coded) if coded.doubted.contains(object))
     }
 
-    /// Primary: objects that some members have and the others, this copy among them, do not. If they cannot be
-    /// made, although all members are there, they were deleted, and the shards that are left missed that.
+    /// Primary: objects that some members have and the others, this copy among them, do not. If they cannot
+    /// be made, although all members are there, they were deleted, and the shards that are left missed that.
     pub(super) fn delete_doubted(&mut self, cx: &mut Shared) {
         if !self.is_active() {
             return;

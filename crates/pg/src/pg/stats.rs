@@ -163,9 +163,9 @@ impl Pg {
 
     /// Whether the next report is to have this PG although it says nothing new of it.
     ///
-    /// Ceph's manager measures a recovery by the PGs that report with the map in which it noticed the cause, or
-    /// with a later one. It looks at maps every few seconds: a PG that was clean before that would never count.
-    /// Source: PgRecoveryEvent.pg_update in src/pybind/mgr/progress/module.py.
+    /// Ceph's manager measures a recovery by the PGs that report with the map in which it noticed the cause,
+    /// or with a later one. It looks at maps every few seconds: a PG that was clean before that would never
+    /// count. Source: PgRecoveryEvent.pg_update in src/pybind/mgr/progress/module.py.
     pub fn is_report_outdated(&self, cx: &Shared) -> bool {
         let s = &self.stamps;
         s.reported_epoch < cx.epoch() && cx.now.mono.saturating_sub(s.changed_at) < FOLLOWS

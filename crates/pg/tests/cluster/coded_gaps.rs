@@ -260,8 +260,8 @@ fn a_request_that_is_gone_holds_nobody_up() {
     }
 }
 
-/// Two of three shards are damaged, as a clean PG finds when it reads them, and a copy that it does without comes
-/// back: its shard makes the object up, and it is not removed before.
+/// Two of three shards are damaged, as a clean PG finds when it reads them, and a copy that it does without
+/// comes back: its shard makes the object up, and it is not removed before.
 #[test]
 fn a_stray_whose_shard_is_needed_is_not_removed() {
     for seed in 0..6 {

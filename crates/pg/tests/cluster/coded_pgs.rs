@@ -91,8 +91,8 @@ fn pools_grow_and_shrink_under_writes() {
     }
 }
 
-/// A write that too few members have is taken back in the PG that has the object by then: of two maps that come
-/// together, the second may divide what the first has made.
+/// A write that too few members have is taken back in the PG that has the object by then: of two maps that
+/// come together, the second may divide what the first has made.
 #[test]
 fn a_write_is_taken_back_by_a_child() {
     for (seed, steps) in (0..12).zip([&[4][..], &[2, 4]].into_iter().cycle()) {
@@ -113,8 +113,8 @@ fn a_write_is_taken_back_by_a_child() {
         s.until("shipped", |s| others.iter().all(|to| under_way(s, first, *to, "RepOp").is_some()));
         s.run(30);
         s.client.paused = true;
-        // Three have some of them, and come to the map that divides the PG with them: the fourth alone does not
-        // make up what was there before.
+        // Three have some of them, and come to the map that divides the PG with them: the fourth alone does
+        // not make up what was there before.
         s.commit(first);
         for to in &others[..2] {
             s.deliver_all(first, *to);

@@ -145,8 +145,8 @@ fn pairs(code: (u8, u8)) -> Vec<(usize, usize)> {
     (0..size).flat_map(|a| [(a, (a + 1) % size), (a, (a + 3) % size)]).collect()
 }
 
-/// Where a shard is gone and the others do not match each other, nothing tells which of them is wrong: none is
-/// made of them. It is made when they match again.
+/// Where a shard is gone and the others do not match each other, nothing tells which of them is wrong: none
+/// is made of them. It is made when they match again.
 #[test]
 fn nothing_is_made_of_shards_that_do_not_match() {
     for (seed, (gone, wrong)) in (100..).zip(pairs((4, 2))) {

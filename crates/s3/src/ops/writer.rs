@@ -1,7 +1,8 @@
 //! Objects and parts that are written, while their bytes come and their sums are made.
 //!
 //! 1. While a piece is written the next one comes in: two pieces are held, and no more.
-//! 2. What was begun is taken back when the body does not end well, or the cluster is too slow for the client.
+//! 2. What was begun is taken back when the body does not end well, or the cluster is too slow for the
+//!    client.
 
 use std::pin::Pin;
 

@@ -17,8 +17,8 @@ fn coded(base: Scenario) -> Scenario {
     scenario
 }
 
-/// OSDs die in turn, two at a time now and then, some with the power; each is back soon after the next one has
-/// died, and has missed writes.
+/// OSDs die in turn, two at a time now and then, some with the power; each is back soon after the next one
+/// has died, and has missed writes.
 pub(super) fn coded_members_die_in_turn(base: Scenario) -> Scenario {
     let death = |i: usize| -> Death { if i % 3 == 0 { OFF } else { KILLED } };
     let plan = each(1.0, 4.0, 10, |i, at| {
@@ -33,8 +33,8 @@ pub(super) fn coded_members_die_in_turn(base: Scenario) -> Scenario {
     coded(base).with_options(wide).with_seconds(44).with_plan(plan)
 }
 
-/// Small parts of large stripes are written, whose coding chunks get what differs, and a member is away now and
-/// then.
+/// Small parts of large stripes are written, whose coding chunks get what differs, and a member is away now
+/// and then.
 pub(super) fn coded_stripes_change_in_part(base: Scenario) -> Scenario {
     let plan = each(2.0, 6.0, 4, |i, at| {
         let away = Node::Osd(i as i32 + 1);
