@@ -24,9 +24,9 @@ use monitor::state::PgSteps;
 use serde_json::json;
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 
-use crate::autoscaler::{Autoscaler, Row};
+use crate::autoscaler::Autoscaler;
 use crate::balancer::{Balancer, View};
-use crate::crashes::{Change, Crashes, KEYS};
+use crate::crashes::{self, Crashes, KEYS};
 use crate::daemons::Daemons;
 use crate::digest::digest;
 use crate::file_systems::FileSystems;
@@ -34,6 +34,7 @@ use crate::health::{self, Limits};
 use crate::io::{Input, Output, PeerInfo};
 use crate::mon_commands::{MonCommands, MonRequest};
 use crate::offer::Standing;
+use crate::outcome::{Refusals, Then};
 use crate::pg_map::PgMap;
 use crate::pg_steps::{self, pg_steps};
 use crate::progress::{self, Progress};
@@ -98,7 +99,9 @@ pub struct Manager {
     pub(crate) crashes: Crashes,
     pub(crate) balancer: Balancer,
     pub(crate) progress: Progress,
-    autoscaler: Autoscaler,
+    pub(crate) autoscaler: Autoscaler,
+    /// What the monitors refused of late.
+    pub(crate) refusals: Refusals,
     pub(crate) file_systems: FileSystems,
     /// The numbers of questions for what the monitors keep, while they are open.
     asked: BTreeMap<u64, Kept>,
@@ -142,6 +145,7 @@ impl Manager {
             balancer: Balancer::default(),
             progress: Progress::default(),
             autoscaler: Autoscaler::default(),
+            refusals: Refusals::default(),
             file_systems: FileSystems::default(),
             asked: BTreeMap::new(),
             early: VecDeque::new(),
@@ -220,7 +224,7 @@ impl Manager {
         if now.mono >= self.steps_at {
             self.steps_at = now.mono + STEPS_EVERY;
             match self.standing.whose {
-                Some(Whose::Ceph) => self.take_steps(out),
+                Some(Whose::Ceph) => self.take_steps(now, out),
                 _ => self.look_for_steps(now),
             }
         }
@@ -235,6 +239,7 @@ impl Manager {
         if self.acts() && self.configured {
             self.autoscale(now, out);
             self.balance(now, out);
+            self.prune_crashes(now, out);
         }
         self.tell_progress(now, out);
     }
@@ -243,10 +248,10 @@ impl Manager {
     fn tell_progress(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = self.map.as_ref().filter(|_| self.acts()) else { return };
         self.progress.tick(now, map, &self.pgs);
-        if let Some(input) = self.progress.take_news() {
+        if let Some(input) = self.progress.take_news(now) {
             let json = json!({ "prefix": "config-key set", "key": progress::KEY }).to_string();
             let request = MonRequest { json, input: input.into(), ..MonRequest::default() };
-            self.mon_commands.send_all(map.fsid, None, vec![request], out);
+            self.ask_of_itself(now, vec![request], Then::ProgressKept, out);
         }
     }
 
@@ -256,7 +261,7 @@ impl Manager {
     }
 
     /// Has Ceph's monitors take the next steps towards the pools' PG counts.
-    fn take_steps(&mut self, out: &mut Vec<Output>) {
+    fn take_steps(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = self.map.as_ref().filter(|_| self.acts()) else { return };
         if self.mon_commands.own_under_way() {
             return;
@@ -265,7 +270,7 @@ impl Manager {
         let creating = u32::try_from(self.options.int("mon_osd_max_creating_pgs").max(1)).unwrap_or(u32::MAX);
         let steps = pg_steps::commands(&self.pgs, map, most, creating);
         if !steps.is_empty() {
-            self.mon_commands.send_all(map.fsid, None, steps, out);
+            self.ask_of_itself(now, steps, Then::Nothing, out);
         }
     }
 
@@ -280,24 +285,33 @@ impl Manager {
 
     fn autoscale(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = self.map.as_ref().filter(|_| !self.mon_commands.own_under_way()) else { return };
+        let before = self.autoscaler.checks.clone();
         let rows = self.autoscaler.tick(now, map, &self.pgs, &self.options);
+        self.pgs.health_changed(before != self.autoscaler.checks, now);
         for row in &rows {
             self.progress.pg_num_changes(now, row.pool, row.pg_num, row.pg_num_final);
         }
         if !rows.is_empty() {
-            let requests = rows.iter().map(Row::request).collect();
-            self.mon_commands.send_all(map.fsid, None, requests, out);
+            let (requests, pools) = rows.iter().map(|row| (row.request(), row.pool)).unzip();
+            self.ask_of_itself(now, requests, Then::Scaled(pools), out);
+        }
+    }
+
+    fn prune_crashes(&mut self, now: Now, out: &mut Vec<Output>) {
+        let old = self.crashes.outlived(now);
+        if !old.is_empty() {
+            let requests = old.iter().map(crashes::request).collect();
+            self.ask_of_itself(now, requests, Then::Crashes(old), out);
         }
     }
 
     fn balance(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
-        let fsid = map.fsid;
         self.balancer.busy = self.mon_commands.own_under_way();
         let view = View { now, map, pgs: &self.pgs, options: &self.options };
         if let Some(plan) = self.balancer.tick(view) {
             self.balancer.busy = true;
-            self.mon_commands.send_all(fsid, None, plan.requests(), out);
+            self.ask_of_itself(now, plan.requests(), Then::Nothing, out);
         }
     }
 
@@ -323,7 +337,8 @@ impl Manager {
         self.digest_at = now.mono + DIGEST_EVERY;
         let of_daemons =
             health::slow_ops(&self.daemons).into_iter().chain(health::pending_pgs(&self.daemons));
-        let checks = of_daemons.chain(self.crashes.check(now.wall));
+        let of_pools = self.autoscaler.checks.clone();
+        let checks = of_daemons.chain(self.crashes.check(now.wall)).chain(of_pools);
         if of_ceph {
             let checks = checks.collect();
             return self.report(now, checks, out);
@@ -362,6 +377,8 @@ impl Manager {
                 self.balancer.configure(&m.options);
                 self.progress.configure(&m.options);
                 self.autoscaler.configure(&m.options);
+                let news = self.crashes.configure(&m.options);
+                self.pgs.health_changed(news, now);
                 self.configured = true;
             }
             Message::MonCommandAck(ack) if self.standing.is_answer(tid) => self.told_whose(now, &ack, out),
@@ -374,7 +391,9 @@ impl Manager {
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
                     let fsid = self.fsid();
-                    self.mon_commands.answered(fsid, tid, ack, out);
+                    if let Some(over) = self.mon_commands.answered(fsid, tid, ack, out) {
+                        self.over(now, over, out);
+                    }
                 }
             },
             Message::MgrMap(m) => self.mgr_map(now, m.map.0, out),
@@ -416,6 +435,7 @@ impl Manager {
         }
         self.pgs = PgMap::default();
         self.progress.forget();
+        self.autoscaler.checks.clear();
         self.digested = None;
         if let Some(map) = &self.map {
             self.pgs.map_changed(map, now);
@@ -492,34 +512,6 @@ impl Manager {
             let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
             self.asked.insert(self.mon_commands.send_own(fsid, request, out), Kept::Mds);
         }
-    }
-
-    /// Changes crash reports, here and with the monitors; gives the last request, for whoever waits for them: the monitors
-    /// answer in order.
-    pub(crate) fn keep_crashes(
-        &mut self,
-        now: Now,
-        changes: Vec<Change>,
-        out: &mut Vec<Output>,
-    ) -> Option<MonRequest> {
-        let fsid = self.fsid();
-        let mut last = None;
-        for (id, report) in changes {
-            let key = format!("{KEYS}{id}");
-            let (prefix, input) = match &report {
-                Some(report) => ("config-key set", report.to_string().into()),
-                None => ("config-key rm", Bytes::new()),
-            };
-            let json = json!({ "prefix": prefix, "key": key }).to_string();
-            if let Some(before) =
-                last.replace(MonRequest { json, input, status: Some(String::new()), ..MonRequest::default() })
-            {
-                self.mon_commands.send_own(fsid, before, out);
-            }
-            self.crashes.apply((id, report));
-        }
-        self.pgs.health_changed(last.is_some(), now);
-        last
     }
 
     fn epoch(&self) -> Epoch {

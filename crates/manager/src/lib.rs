@@ -23,6 +23,7 @@ mod digest;
 mod file_systems;
 mod health;
 mod mon_commands;
+mod outcome;
 mod progress;
 mod report;
 

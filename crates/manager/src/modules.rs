@@ -10,14 +10,13 @@ use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
 
 use crate::balancer::{self, Mode};
-use crate::{autoscaler, progress};
+use crate::{autoscaler, crashes, progress};
 
 /// Served here.
 const SERVED: [&str; 6] = ["balancer", "crash", "iostat", "pg_autoscaler", "progress", "status"];
 
 /// Codes of health that Ceph's always-on modules make.
-const CODES_OF_MODULES: &str =
-    "DEVICE_HEALTH*, MGR_MODULE_*, POOL_TOO_FEW_PGS, POOL_TOO_MANY_PGS, TELEMETRY_CHANGED";
+const CODES_OF_MODULES: &str = "DEVICE_HEALTH*, MGR_MODULE_*, TELEMETRY_CHANGED";
 
 /// The others of 16.2.
 const NOT_SERVED: [&str; 27] = [
@@ -56,23 +55,28 @@ const IDLE: [&str; 2] = ["nfs", "restful"];
 
 const REASON: &str = "a manager of Loligo does not serve it";
 
-/// What a beacon says of modules.
+/// What a beacon says of modules to Ceph's monitors.
 pub(crate) fn offered() -> Vec<ModuleInfo> {
-    let info = |name: &str, error: &str| ModuleInfo {
-        name: name.to_owned(),
-        can_run: error.is_empty(),
-        error: error.to_owned(),
-        options: match name {
-            "balancer" => described(&balancer::OPTIONS),
-            "pg_autoscaler" => described(&autoscaler::OPTIONS),
-            "progress" => described(&progress::OPTIONS),
-            _ => BTreeMap::new(),
-        },
-    };
-    let served = SERVED.into_iter().map(|name| info(name, ""));
-    let mut all: Vec<ModuleInfo> = served.chain(NOT_SERVED.iter().map(|name| info(name, REASON))).collect();
+    let mut all = served();
+    all.extend(NOT_SERVED.iter().map(|name| info(name, REASON)));
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+/// The same to monitors of ours, which know what a manager of ours does not serve.
+pub(crate) fn served() -> Vec<ModuleInfo> {
+    SERVED.into_iter().map(|name| info(name, "")).collect()
+}
+
+fn info(name: &str, error: &str) -> ModuleInfo {
+    let options = match name {
+        "balancer" => described(&balancer::OPTIONS),
+        "crash" => described(&crashes::OPTIONS),
+        "pg_autoscaler" => described(&autoscaler::OPTIONS),
+        "progress" => described(&progress::OPTIONS),
+        _ => BTreeMap::new(),
+    };
+    ModuleInfo { name: name.to_owned(), can_run: error.is_empty(), error: error.to_owned(), options }
 }
 
 /// Kinds of options by number. Source: Option::type_t in src/common/options.h.

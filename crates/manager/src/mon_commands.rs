@@ -2,17 +2,20 @@
 //!
 //! Invariants:
 //! 1. Each waits under a number of its own until its answer comes or its client leaves.
-//! 2. Who asked for several at once is answered once, after the last of them.
+//! 2. Who asked for several at once is answered once, after the last of them; only then what they keep counts
+//!    as kept.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use messages::mon::{MMonCommand, MMonCommandAck};
 use monitor::command::Reply;
+use serde_json::json;
 use types::{ConnId, Fsid};
 
 use crate::command::ReplyTo;
 use crate::io::Output;
+use crate::outcome::Then;
 
 /// A command for the monitors.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,8 +24,14 @@ pub struct MonRequest {
     pub input: Bytes,
     /// Output that goes in front of the monitors'.
     pub before: Bytes,
-    /// What the client is told instead of their status line, if they do it.
-    pub status: Option<String>,
+}
+
+impl MonRequest {
+    /// Keeps an option in the config database.
+    pub(crate) fn set_option(who: &str, name: &str, value: &str) -> Self {
+        let json = json!({ "prefix": "config set", "who": who, "name": name, "value": value });
+        Self { json: json.to_string(), ..Self::default() }
+    }
 }
 
 /// More at once are refused.
@@ -39,14 +48,46 @@ struct Waiting {
     input: Bytes,
     /// Output that goes in front of the monitors'.
     before: Bytes,
-    status: Option<String>,
 }
 
 /// Whom an answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     One(ReplyTo),
-    Group(u64),
+    /// A group, and the place of the request in it.
+    Group(u64, usize),
+}
+
+/// Requests that are asked for together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Plan {
+    /// Nobody where the manager acts by itself.
+    pub to: Option<ReplyTo>,
+    /// In their order.
+    pub requests: Vec<MonRequest>,
+    /// What the client is told when the monitors have done all.
+    pub done: Reply,
+    pub then: Then,
+}
+
+/// A plan that the monitors have answered whole.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Over {
+    pub to: Option<ReplyTo>,
+    pub done: Reply,
+    pub then: Then,
+    /// Nobody had asked for it.
+    pub own: bool,
+    pub refused: Vec<Refused>,
+}
+
+/// A request of a plan that the monitors refused.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refused {
+    /// Its place in the plan.
+    pub at: usize,
+    pub json: String,
+    pub reply: Reply,
 }
 
 /// Commands that somebody asked for together; nobody when the manager acts by itself or the client has left.
@@ -54,11 +95,15 @@ enum Target {
 struct Group {
     to: Option<ReplyTo>,
     own: bool,
+    done: Reply,
+    then: Then,
     /// Under way.
     sent: usize,
+    /// The place of the next one to be sent.
+    next: usize,
     /// Still to be sent.
     rest: VecDeque<MonRequest>,
-    failed: Option<Reply>,
+    refused: Vec<Refused>,
 }
 
 /// Those under way, by the number that they were sent with.
@@ -76,8 +121,8 @@ impl MonCommands {
             return false;
         }
         self.last += 1;
-        let MonRequest { json, input, before, status } = request;
-        let waiting = Waiting { to: Target::One(to), cmd: vec![json], input, before, status };
+        let MonRequest { json, input, before } = request;
+        let waiting = Waiting { to: Target::One(to), cmd: vec![json], input, before };
         out.push(waiting.request(self.last, fsid));
         self.waiting.insert(self.last, waiting);
         true
@@ -92,35 +137,39 @@ impl MonCommands {
         self.last
     }
 
-    /// Sends several commands, in this order. Who asked for them is told when all are answered.
-    pub fn send_all(
+    /// Sends the requests of a plan, in this order; gives the plan back where there are too many.
+    pub(crate) fn send_all(
         &mut self,
         fsid: Fsid,
-        to: Option<ReplyTo>,
-        requests: Vec<MonRequest>,
+        plan: Plan,
         out: &mut Vec<Output>,
-    ) {
+    ) -> Result<(), Box<Plan>> {
         if self.waiting.len() >= LIMIT || self.groups.len() >= MAX_GROUPS {
-            let busy = Reply::error(types::Errno::EAGAIN, "too many commands wait for the monitors");
-            return out.extend(to.map(|to| to.reply(busy)));
+            return Err(Box::new(plan));
         }
-        if requests.is_empty() {
-            return out.extend(to.map(|to| to.reply(Reply::ok())));
+        if plan.requests.is_empty() {
+            out.extend(plan.to.map(|to| to.reply(plan.done)));
+            return Ok(());
         }
-        let group = self.last;
-        let rest = VecDeque::from(requests);
-        self.groups.insert(group, Group { to, own: to.is_none(), sent: 0, rest, failed: None });
-        self.send_more(fsid, group, out);
+        self.last += 1;
+        let id = self.last;
+        let Plan { to, requests, done, then } = plan;
+        let (own, rest) = (to.is_none(), VecDeque::from(requests));
+        self.groups.insert(id, Group { to, own, done, then, sent: 0, next: 0, rest, refused: Vec::new() });
+        self.send_more(fsid, id, out);
+        Ok(())
     }
 
     /// Sends of a group what may be under way.
     fn send_more(&mut self, fsid: Fsid, id: u64, out: &mut Vec<Output>) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         while group.sent < SLICE {
-            let Some(MonRequest { json, input, before, status }) = group.rest.pop_front() else { return };
+            let Some(MonRequest { json, input, before }) = group.rest.pop_front() else { return };
+            let to = Target::Group(id, group.next);
             group.sent += 1;
+            group.next += 1;
             self.last += 1;
-            let waiting = Waiting { to: Target::Group(id), cmd: vec![json], input, before, status };
+            let waiting = Waiting { to, cmd: vec![json], input, before };
             out.push(waiting.request(self.last, fsid));
             self.waiting.insert(self.last, waiting);
         }
@@ -131,20 +180,26 @@ impl MonCommands {
         self.groups.values().any(|g| g.own)
     }
 
-    fn group_answered(&mut self, fsid: Fsid, id: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
+    /// Takes an answer to a command of a group; gives the group when that was the last one.
+    fn group_answered(
+        &mut self,
+        fsid: Fsid,
+        id: u64,
+        refused: Option<Refused>,
+        out: &mut Vec<Output>,
+    ) -> Option<Over> {
+        let group = self.groups.get_mut(&id)?;
         group.sent = group.sent.saturating_sub(1);
-        if ack.result < 0 && group.failed.is_none() {
-            group.failed = Some(Reply { code: ack.result, outs: ack.status, data: ack.output });
-        }
+        group.refused.extend(refused);
         if !group.rest.is_empty() {
-            return self.send_more(fsid, id, out);
+            self.send_more(fsid, id, out);
+            return None;
         }
-        if group.sent == 0 {
-            if let Some(Group { to: Some(to), failed, .. }) = self.groups.remove(&id) {
-                out.push(to.reply(failed.unwrap_or_else(Reply::ok)));
-            }
+        if group.sent > 0 {
+            return None;
         }
+        let Group { to, own, done, then, refused, .. } = self.groups.remove(&id)?;
+        Some(Over { to, done, then, own, refused })
     }
 
     /// Another manager is in charge: of what nobody asked for nothing more is sent.
@@ -153,17 +208,29 @@ impl MonCommands {
         self.groups.retain(|_, g| !g.own || g.sent > 0);
     }
 
-    /// An answer goes on to the client as it is.
-    pub fn answered(&mut self, fsid: Fsid, tid: u64, ack: MMonCommandAck, out: &mut Vec<Output>) {
-        if let Some(w) = self.waiting.remove(&tid) {
-            let to = match w.to {
-                Target::One(to) => to,
-                Target::Group(group) => return self.group_answered(fsid, group, ack, out),
-            };
-            let outs = w.status.filter(|_| ack.result >= 0).unwrap_or(ack.status);
-            let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
-            out.push(to.reply(Reply { code: ack.result, outs, data }));
-        }
+    /// An answer goes on to the client as it is; a plan that is over with it is given to the manager.
+    pub(crate) fn answered(
+        &mut self,
+        fsid: Fsid,
+        tid: u64,
+        ack: MMonCommandAck,
+        out: &mut Vec<Output>,
+    ) -> Option<Over> {
+        let w = self.waiting.remove(&tid)?;
+        let to = match w.to {
+            Target::One(to) => to,
+            Target::Group(group, at) => {
+                let refused = (ack.result < 0).then(|| Refused {
+                    at,
+                    json: w.cmd.concat(),
+                    reply: Reply { code: ack.result, outs: ack.status, data: ack.output },
+                });
+                return self.group_answered(fsid, group, refused, out);
+            }
+        };
+        let data = if w.before.is_empty() { ack.output } else { [w.before, ack.output].concat().into() };
+        out.push(to.reply(Reply { code: ack.result, outs: ack.status, data }));
+        None
     }
 
     /// On a new session with the monitors: what was under way is asked again. All of it can be repeated.
@@ -198,24 +265,29 @@ mod tests {
         let (mut commands, mut out) = (MonCommands::default(), Vec::new());
         let request = |i: usize| MonRequest { json: i.to_string(), ..MonRequest::default() };
         let to = ReplyTo::Client { conn: ConnId(1), tid: 9, mgr_command: false };
-        commands.send_all(Fsid::default(), Some(to), (0..3_000).map(request).collect(), &mut out);
+        let requests = (0..3_000).map(request).collect();
+        let plan = Plan { to: Some(to), requests, ..Plan::default() };
+        assert_eq!(commands.send_all(Fsid::default(), plan, &mut out), Ok(()));
         assert_eq!(out.len(), SLICE);
         let mut asked = Vec::new();
-        let mut replies = Vec::new();
+        let (mut over, mut others) = (Vec::new(), Vec::new());
         while !out.is_empty() {
             assert!(out.len() <= SLICE);
             for output in std::mem::take(&mut out) {
                 match output {
                     Output::SendMon { tid, msg: messages::Message::MonCommand(m) } => {
                         asked.push(m.cmd.concat());
-                        commands.answered(Fsid::default(), tid, MMonCommandAck::default(), &mut out);
+                        let result = if m.cmd == ["7"] { -22 } else { 0 };
+                        let ack = MMonCommandAck { result, ..MMonCommandAck::default() };
+                        over.extend(commands.answered(Fsid::default(), tid, ack, &mut out));
                     }
-                    other => replies.push(other),
+                    other => others.push(other),
                 }
             }
         }
         assert_eq!(asked, (0..3_000).map(|i: usize| i.to_string()).collect::<Vec<_>>());
-        assert_eq!(replies, [to.reply(Reply::ok())]);
+        let over: Vec<_> = over.iter().map(|o| (o.to, o.refused.iter().map(|r| r.at).collect())).collect();
+        assert_eq!((over, others), (vec![(Some(to), vec![7])], Vec::new()));
         assert_eq!(commands.waiting.len() + commands.groups.len(), 0);
     }
 
@@ -223,7 +295,8 @@ mod tests {
     fn of_a_plan_of_its_own_a_deposed_manager_sends_nothing_more() {
         let (mut commands, mut out) = (MonCommands::default(), Vec::new());
         let request = |i: usize| MonRequest { json: i.to_string(), ..MonRequest::default() };
-        commands.send_all(Fsid::default(), None, (0..3_000).map(request).collect(), &mut out);
+        let plan = Plan { requests: (0..3_000).map(request).collect(), ..Plan::default() };
+        assert_eq!(commands.send_all(Fsid::default(), plan, &mut out), Ok(()));
         assert!(commands.own_under_way());
         commands.drop_own();
         let sent = std::mem::take(&mut out);

@@ -13,7 +13,7 @@ use manager::{Input, Output};
 use maps::{AutoscaleMode, MgrMap, OsdMap};
 use messages::Message;
 use messages::common::MMgrCommand;
-use messages::mgr::ProgressEvent;
+use messages::mgr::{HealthCheck, ProgressEvent};
 use messages::mon::{MConfig, MMgrMap, MMonCommand, MMonCommandAck};
 use messages::payload::RestOfFront;
 use messages::pg_state::{ACTIVE, CLEAN, PEERING};
@@ -31,13 +31,20 @@ struct Cluster {
     kept: Option<Value>,
     asked: Vec<Value>,
     shown: BTreeMap<String, ProgressEvent>,
+    checks: BTreeMap<String, HealthCheck>,
+    /// Lines for the log.
+    said: Vec<String>,
+    /// Commands with this prefix are refused, with these words.
+    refuse: Option<(&'static str, &'static str)>,
 }
 
 impl Cluster {
     fn new() -> Self {
         let w = World::recorded();
         let map = OsdMap::from_bytes(Bytes::from_static(OSDMAP)).unwrap();
-        let mut c = Self { w, map, kept: None, asked: Vec::new(), shown: BTreeMap::new() };
+        let (shown, checks) = (BTreeMap::new(), BTreeMap::new());
+        let (asked, said) = (Vec::new(), Vec::new());
+        let mut c = Self { w, map, kept: None, asked, shown, checks, said, refuse: None };
         c.w.input(Input::MonConnected { gid: 4_100 });
         c.monitors();
         c
@@ -54,8 +61,10 @@ impl Cluster {
                         answers.push((tid, self.obey(&m)))
                     }
                     Output::SendMon { msg: Message::PgDigest(m), .. } => {
-                        self.shown = PgDigest::from_bytes(m.summary).unwrap().progress;
+                        let digest = PgDigest::from_bytes(m.summary).unwrap();
+                        (self.shown, self.checks) = (digest.progress, digest.checks);
                     }
+                    Output::Warn(text) => self.said.push(text),
                     _ => {}
                 }
             }
@@ -72,6 +81,10 @@ impl Cluster {
         let cmd: Value = serde_json::from_str(&m.cmd[0]).unwrap();
         let ack = MMonCommandAck { status: "done".to_owned(), ..MMonCommandAck::default() };
         let is_progress = cmd["key"] == "mgr/progress/completed";
+        if let Some((_, why)) = self.refuse.filter(|(prefix, _)| cmd["prefix"] == *prefix) {
+            self.asked.push(cmd);
+            return MMonCommandAck { result: -22, status: why.to_owned(), ..MMonCommandAck::default() };
+        }
         match (cmd["prefix"].as_str().unwrap(), is_progress) {
             ("config-key get", true) => match &self.kept {
                 Some(kept) => MMonCommandAck { output: kept.to_string().into(), ..ack },
@@ -154,6 +167,16 @@ impl Cluster {
 
     fn json(&mut self) -> Value {
         serde_json::from_str(&self.said("progress json")).unwrap()
+    }
+
+    /// Pool 8 has fewer PGs than it should have.
+    fn with_few_pgs(mode: AutoscaleMode) -> Self {
+        let mut c = Self::new();
+        c.change_map(|map| {
+            let p = map.pools.get_mut(&PoolId(8)).unwrap();
+            (p.autoscale_mode, p.pg_num, p.pg_num_target) = (mode, 8, 8);
+        });
+        c
     }
 
     fn configure(&mut self, name: &str, value: &str) {
@@ -401,4 +424,165 @@ fn pg_counts_stay_while_pgs_are_unknown() {
     c.change_map(|map| map.pools.get_mut(&other).unwrap().pg_num -= 1);
     c.pass(21);
     assert_eq!(c.asked.len(), 1, "{:?}", c.asked);
+}
+
+/// Monitors that say why they refuse the command: that is the event's reason, and a line of the log.
+#[test]
+fn a_refusal_is_said_once_and_is_the_events_reason() {
+    let mut c = Cluster::with_few_pgs(AutoscaleMode::ON);
+    c.refuse = Some(("osd pool set", "too many PGs for each OSD"));
+    c.configure("mgr/pg_autoscaler/sleep_interval", "20");
+    c.pass(1);
+    let why = "too many PGs for each OSD (-22)";
+    let all = c.json();
+    assert_eq!(all["completed"][0]["failure_message"], why, "{all}");
+    assert_eq!(all["events"], json!([]));
+    assert_eq!(c.said.len(), 1, "{:?}", c.said);
+    assert!(c.said[0].contains("pg_num") && c.said[0].ends_with(why), "{}", c.said[0]);
+    c.pass(45);
+    assert_eq!((c.asked.len(), c.said.len()), (3, 1), "each look asks; the log has it");
+    assert_eq!(c.json()["completed"].as_array().unwrap().len(), 1);
+    c.pass(30);
+    assert_eq!(c.said.len(), 2, "after a minute it is said again");
+}
+
+/// What the monitors refused to keep is not taken for kept.
+#[test]
+fn what_is_over_is_sent_until_it_is_kept() {
+    let mut c = Cluster::new();
+    c.refuse = Some(("config-key set", "no quorum"));
+    c.mark(0);
+    c.mark(0x1_0000);
+    c.pass(1);
+    assert_eq!((c.asked.len(), &c.kept), (1, &None), "an event has ended");
+    assert_eq!(c.said.len(), 1, "{:?}", c.said);
+    c.pass(50);
+    assert_eq!(c.asked.len(), 1, "it waits");
+    c.refuse = None;
+    c.pass(15);
+    let kept = c.kept.as_ref().expect("it is sent again")["events"].clone();
+    assert_eq!(message(&kept[0]), OUT);
+}
+
+/// The same of a switch and of `clear`: what was refused has not come about.
+#[test]
+fn what_the_monitors_refuse_to_set_stays_as_it_was() {
+    let mut c = Cluster::new();
+    c.mark(0);
+    for (prefix, words) in [("config set", "progress off"), ("config-key set", "progress clear")] {
+        c.refuse = Some((prefix, "not now"));
+        let cmd = vec![json!({ "prefix": words }).to_string()];
+        c.w.message(ADMIN, MMgrCommand { cmd, ..MMgrCommand::default() });
+        c.monitors_keeping_replies();
+        let sent = c.w.sent();
+        let refusal = sent.iter().find_map(|o| match o {
+            Output::Send { msg: Message::MgrCommandReply(r), .. } => Some((r.result, r.status.clone())),
+            _ => None,
+        });
+        assert_eq!(refusal, Some((-22, "not now".to_owned())), "{words}");
+        assert_eq!(message(&c.json()["events"][0]), OUT, "{words}");
+    }
+}
+
+fn lines(check: &HealthCheck) -> (&str, Vec<&str>) {
+    (&check.summary, check.detail.iter().map(String::as_str).collect())
+}
+
+#[test]
+fn pools_that_are_not_scaled_are_told_of() {
+    let mut c = Cluster::with_few_pgs(AutoscaleMode::WARN);
+    let id = PoolId(8);
+    let name = c.map.pool_name(id).unwrap().to_owned();
+    c.configure("mgr/pg_autoscaler/sleep_interval", "20");
+    c.pass(3);
+    let line = format!("Pool {name} has 8 placement groups, should have 32");
+    let want = ("1 pools have too few placement groups", vec![line.as_str()]);
+    assert_eq!(lines(&c.checks["POOL_TOO_FEW_PGS"]), want);
+    assert_eq!(c.asked, Vec::<Value>::new(), "nothing is done");
+    let count = |c: &mut Cluster, n: u32| {
+        c.change_map(|map| {
+            let p = map.pools.get_mut(&id).unwrap();
+            (p.pg_num, p.pg_num_target) = (n, n);
+        });
+    };
+    // More than there are would not be known.
+    c.change_map(|map| {
+        let min = maps::OptValue::Int(4);
+        map.pools.get_mut(&id).unwrap().opts.set("pg_num_min", min);
+    });
+    count(&mut c, 8);
+    c.pass(25);
+    let line = format!("Pool {name} has 8 placement groups, should have 4");
+    let want = ("1 pools have too many placement groups", vec![line.as_str()]);
+    assert_eq!(lines(&c.checks["POOL_TOO_MANY_PGS"]), want);
+    assert!(!c.checks.contains_key("POOL_TOO_FEW_PGS"));
+    count(&mut c, 4);
+    c.pass(25);
+    assert!(!c.checks.keys().any(|code| code.starts_with("POOL_TOO_")), "it has what it should have");
+}
+
+/// The words of 16.2.15's module, from the same sizes on a cluster of its own.
+#[test]
+fn sizes_that_pools_cannot_reach_are_told_of() {
+    let mut c = Cluster::new();
+    let id = PoolId(8);
+    c.configure("mgr/pg_autoscaler/sleep_interval", "20");
+    c.change_map(|map| {
+        let opts = &mut map.pools.get_mut(&id).unwrap().opts;
+        opts.set("target_size_bytes", maps::OptValue::Int(100 << 30));
+    });
+    c.pass(25);
+    let name = c.map.pool_name(id).unwrap().to_owned();
+    let (summary, detail) = lines(&c.checks["POOL_TARGET_SIZE_BYTES_OVERCOMMITTED"]);
+    assert_eq!(summary, "1 subtrees have overcommitted pool target_size_bytes");
+    assert!(detail[0].starts_with("Pools ['device_health_metrics', "), "{detail:?}");
+    let end = format!("x due to target_size_bytes  200G on pools ['{name}']");
+    assert!(
+        detail[0].contains("] overcommit available storage by ") && detail[0].ends_with(&end),
+        "{detail:?}"
+    );
+    c.change_map(|map| {
+        let opts = &mut map.pools.get_mut(&id).unwrap().opts;
+        opts.set("target_size_ratio", maps::OptValue::Double(0.5));
+    });
+    c.pass(25);
+    let line = format!("Pool {name} has target_size_bytes and target_size_ratio set");
+    let want = ("1 pools have both target_size_bytes and target_size_ratio set", vec![line.as_str()]);
+    assert_eq!(lines(&c.checks["POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO"]), want);
+    assert!(!c.checks.contains_key("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED"), "the ratio goes first");
+}
+
+#[test]
+fn the_autoscaler_is_switched_off_for_all_pools() {
+    let mut c = Cluster::with_few_pgs(AutoscaleMode::ON);
+    c.configure("mgr/pg_autoscaler/sleep_interval", "20");
+    c.pass(3);
+    assert_eq!(c.json()["events"].as_array().unwrap().len(), 1);
+    c.asked.clear();
+    assert_eq!(c.said("osd pool get noautoscale"), "noautoscale is off");
+    assert_eq!(c.said("osd pool unset noautoscale"), "noautoscale is already unset!");
+    assert_eq!(c.said("osd pool set noautoscale"), "noautoscale is set, all pools now have autoscale off");
+    let option = |who: &str, name: &str, value: &str| json!({ "prefix": "config set", "who": who, "name": name, "value": value });
+    let mut want = vec![
+        option("mgr", "mgr/pg_autoscaler/noautoscale", "true"),
+        option("global", "osd_pool_default_pg_autoscale_mode", "off"),
+    ];
+    let names = c.map.pools.keys().map(|id| c.map.pool_name(*id).unwrap());
+    want.extend(names.map(
+        |pool| json!({ "prefix": "osd pool set", "pool": pool, "var": "pg_autoscale_mode", "val": "off" }),
+    ));
+    assert_eq!(c.asked, want);
+    assert_eq!(c.json()["events"], json!([]), "its events are over");
+    assert_eq!(c.said("osd pool get noautoscale"), "noautoscale is on");
+    assert_eq!(c.said("osd pool set noautoscale"), "noautoscale is already set!");
+    c.refuse = Some(("osd pool set", "no such pool"));
+    c.configure("mgr/pg_autoscaler/noautoscale", "true");
+    c.w.sent();
+    let cmd = vec![json!({ "prefix": "osd pool unset noautoscale" }).to_string()];
+    c.w.message(ADMIN, MMgrCommand { cmd, ..MMgrCommand::default() });
+    c.monitors_keeping_replies();
+    let failed = c.w.sent().iter().any(|o| {
+        matches!(o, Output::Send { msg: Message::MgrCommandReply(r), .. } if r.result == -22 && r.status == "no such pool")
+    });
+    assert!(failed, "what was refused is said");
 }

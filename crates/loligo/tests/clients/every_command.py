@@ -251,6 +251,9 @@ def steps(n, pool, pg):
     yield "osd ok-to-stop", {"ids": ["0"]}, EBUSY
     for prefix in ("service dump", "service status", "device ls", "device ls-lights", "iostat", "fs status", "progress", "progress json", "progress clear", "progress off", "progress on", "telemetry status"):
         yield prefix, {}
+    # In this order nothing is scaled: the switch was never on, and is on at the end.
+    for prefix in ("unset", "set", "get"):
+        yield "osd pool " + prefix + " noautoscale", {}
     yield "device info", {"devid": "never"}, ENOENT
     yield "device ls-by-daemon", {"who": "osd.0"}
     yield "device ls-by-host", {"host": "never"}

@@ -116,11 +116,7 @@ impl Plan {
                 false => json!({ "prefix": "osd pg-upmap-items", "pgid": pgid, "id": ids }),
             });
         }
-        let request = |json: Value| MonRequest {
-            json: json.to_string(),
-            status: Some(String::new()),
-            ..MonRequest::default()
-        };
+        let request = |json: Value| MonRequest { json: json.to_string(), ..MonRequest::default() };
         all.into_iter().map(request).collect()
     }
 }

@@ -1,21 +1,70 @@
-//! `osd pool autoscale-status`: how many PGs each pool should have.
+//! `osd pool autoscale-status`: how many PGs each pool should have; the switch of the autoscaler for all pools.
 //!
 //! Source: src/pybind/mgr/pg_autoscaler/module.py (16.2).
 
+use maps::AutoscaleMode;
 use monitor::command::{Format, Reply};
 use serde_json::{Value, json};
 
 use crate::autoscaler::{Row, rows};
 use crate::command::{Command, Ctx};
+use crate::mon_commands::MonRequest;
+use crate::outcome::Then;
 use crate::pretty_table::{PrettyTable, of_bytes};
 
-pub(super) const COMMANDS: &[Command] = &[Command::new(
-    "osd pool autoscale-status name=format,type=CephString,req=false",
-    "report on pool pg_num sizing recommendation and intent",
-    "mgr",
-    "r",
-    status,
-)];
+pub(super) const COMMANDS: &[Command] = &[
+    Command::new(
+        "osd pool autoscale-status name=format,type=CephString,req=false",
+        "report on pool pg_num sizing recommendation and intent",
+        "mgr",
+        "r",
+        status,
+    ),
+    Command::new(
+        "osd pool get noautoscale",
+        "Get the noautoscale flag to see if all pools are setting the autoscaler on or off as well as newly created \
+         pools in the future.",
+        "mgr",
+        "w",
+        |ctx| Reply::done(if ctx.autoscaler.off { "noautoscale is on" } else { "noautoscale is off" }),
+    ),
+    Command::new(
+        "osd pool unset noautoscale",
+        "Unset the noautoscale flag so all pools will have autoscale enabled (including newly created pools in the \
+         future).",
+        "mgr",
+        "w",
+        |ctx| switch(ctx, false),
+    ),
+    Command::new(
+        "osd pool set noautoscale",
+        "set the noautoscale for all pools (including newly created pools in the future) and complete all on-going \
+         progress events regarding PG-autoscaling.",
+        "mgr",
+        "w",
+        |ctx| switch(ctx, true),
+    ),
+];
+
+/// Has the monitors keep the flag, and what follows from it: the mode of new pools, and of each that there is.
+fn switch(ctx: &mut Ctx<'_>, off: bool) -> Reply {
+    let how = if off { "set" } else { "unset" };
+    if ctx.autoscaler.off == off {
+        return Reply::done(format!("noautoscale is already {how}!"));
+    }
+    let mode = if off { AutoscaleMode::OFF } else { AutoscaleMode::ON }.name();
+    let flag = if off { "true" } else { "false" };
+    let mut requests = vec![
+        MonRequest::set_option("mgr", "mgr/pg_autoscaler/noautoscale", flag),
+        MonRequest::set_option("global", "osd_pool_default_pg_autoscale_mode", mode),
+    ];
+    requests.extend(ctx.map.pools.keys().filter_map(|id| ctx.map.pool_name(*id)).map(|pool| {
+        let json = json!({ "prefix": "osd pool set", "pool": pool, "var": "pg_autoscale_mode", "val": mode });
+        MonRequest { json: json.to_string(), ..MonRequest::default() }
+    }));
+    let done = Reply::done(format!("noautoscale is {how}, all pools now have autoscale {mode}"));
+    ctx.ask_monitors_for_all(requests, done, Then::NoAutoscale(off))
+}
 
 fn status(ctx: &mut Ctx<'_>) -> Reply {
     let rows = rows(ctx.map, ctx.pgs, ctx.options);

@@ -12,6 +12,7 @@ use types::{Errno, PoolId};
 use super::daemon::pretty;
 use crate::balancer::{Mode, View, evaluate};
 use crate::command::{Command, Ctx};
+use crate::outcome::Then;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("balancer status", "Show balancer status", "mgr", "r", status),
@@ -253,5 +254,5 @@ fn execute(ctx: &mut Ctx<'_>) -> Reply {
     let Some(plan) = ctx.balancer.plan_named(name) else { return missing(name) };
     let requests = plan.requests();
     ctx.balancer.forget(name);
-    ctx.ask_monitors_for_all(requests)
+    ctx.ask_monitors_for_all(requests, Reply::ok(), Then::Nothing)
 }

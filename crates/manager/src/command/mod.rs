@@ -32,13 +32,15 @@ use monitor::command::{Args, Format, Reply, Signature, flags};
 use serde_json::Value;
 use types::{ConnId, EntityType, Errno, Now};
 
+use crate::autoscaler::Autoscaler;
 use crate::balancer::Balancer;
 use crate::core::{Manager, Settings};
 use crate::crashes::{self, Crashes};
 use crate::daemons::Daemons;
 use crate::file_systems::FileSystems;
 use crate::io::{Output, PeerInfo};
-use crate::mon_commands::MonRequest;
+use crate::mon_commands::{MonRequest, Plan};
+use crate::outcome::Then;
 use crate::pg_map::PgMap;
 use crate::progress::Progress;
 
@@ -105,8 +107,7 @@ pub struct Ctx<'a> {
     pub(crate) file_systems: &'a FileSystems,
     pub(crate) progress: &'a mut Progress,
     pub(crate) balancer: &'a mut Balancer,
-    /// See [`Ctx::keep_crashes`].
-    crash_changes: Vec<crashes::Change>,
+    pub(crate) autoscaler: &'a Autoscaler,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -118,7 +119,7 @@ pub struct Ctx<'a> {
     /// See [`Ctx::ask_monitors`].
     asked: Option<MonRequest>,
     /// See [`Ctx::ask_monitors_for_all`].
-    asked_all: Vec<MonRequest>,
+    asked_all: Option<Plan>,
 }
 
 impl Ctx<'_> {
@@ -129,27 +130,26 @@ impl Ctx<'_> {
 
     /// The same with output that goes in front of theirs.
     pub fn ask_monitors_after(&mut self, before: Bytes, json: &Value, input: Bytes) -> Reply {
-        self.asked = Some(MonRequest { json: json.to_string(), input, before, status: None });
+        self.asked = Some(MonRequest { json: json.to_string(), input, before });
         Reply::ok()
     }
 
-    /// The same without their words: where they do it, the client is told `status`.
-    pub(crate) fn ask_monitors_quietly(&mut self, json: &Value, input: Bytes, status: &str) -> Reply {
-        let status = Some(status.to_owned());
-        self.asked = Some(MonRequest { json: json.to_string(), input, before: Bytes::new(), status });
+    /// Has the monitors run several commands. The client is answered when they all are: `done`, or the first
+    /// error if there is one. What follows from them follows then.
+    pub(crate) fn ask_monitors_for_all(
+        &mut self,
+        requests: Vec<MonRequest>,
+        done: Reply,
+        then: Then,
+    ) -> Reply {
+        self.asked_all = Some(Plan { to: None, requests, done, then });
         Reply::ok()
     }
 
-    /// Has the monitors run several commands; the client is answered when they all are, with the first error if there is one.
-    pub(crate) fn ask_monitors_for_all(&mut self, requests: Vec<MonRequest>) -> Reply {
-        self.asked_all = requests;
-        Reply::ok()
-    }
-
-    /// Has the monitors keep these changes of crash reports; the client is answered when they do.
+    /// Has the monitors keep these changes of crash reports, which count when they do.
     pub(crate) fn keep_crashes(&mut self, changes: Vec<crashes::Change>) -> Reply {
-        self.crash_changes = changes;
-        Reply::ok()
+        let requests = changes.iter().map(crashes::request).collect();
+        self.ask_monitors_for_all(requests, Reply::ok(), Then::Crashes(changes))
     }
 
     /// Sends a message to an OSD on every session that it has; false when there is none.
@@ -260,19 +260,19 @@ fn answer(
     let mut asked = Asked::default();
     let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
-    if let Some(last) = manager.keep_crashes(now, asked.crashes, out) {
-        asked.request = Some(last);
-    }
-    if !asked.all.is_empty() {
-        return manager.mon_commands.send_all(fsid, Some(to), asked.all, out);
-    }
-    match asked.request {
-        Some(request) => {
-            if !manager.mon_commands.send(fsid, to, request, out) {
-                out.push(to.reply(Reply::error(Errno::EAGAIN, "too many commands wait for the monitors")));
-            }
+    let taken = match (asked.all, asked.request) {
+        (Some(plan), _) => {
+            let plan = Plan { to: Some(to), ..plan };
+            manager.mon_commands.send_all(fsid, plan, out).is_ok()
         }
-        None => out.push(to.reply(reply)),
+        (None, Some(request)) => manager.mon_commands.send(fsid, to, request, out),
+        (None, None) => {
+            out.push(to.reply(reply));
+            true
+        }
+    };
+    if !taken {
+        out.push(to.reply(Reply::error(Errno::EAGAIN, "too many commands wait for the monitors")));
     }
 }
 
@@ -280,8 +280,7 @@ fn answer(
 #[derive(Default)]
 struct Asked {
     request: Option<MonRequest>,
-    all: Vec<MonRequest>,
-    crashes: Vec<crashes::Change>,
+    all: Option<Plan>,
 }
 
 fn evaluate(
@@ -338,7 +337,7 @@ fn evaluate(
         file_systems: &manager.file_systems,
         progress: &mut manager.progress,
         balancer: &mut manager.balancer,
-        crash_changes: Vec::new(),
+        autoscaler: &manager.autoscaler,
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
@@ -346,11 +345,11 @@ fn evaluate(
         input,
         out,
         asked: None,
-        asked_all: Vec::new(),
+        asked_all: None,
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
-    *asked = Asked { request: ctx.asked, all: ctx.asked_all, crashes: ctx.crash_changes };
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all };
     reply
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Source: Module.handle_command in src/pybind/mgr/progress/module.py.
 
-use bytes::Bytes;
 use monitor::command::{Format, Reply};
 use serde_json::json;
 
 use crate::command::{Command, Ctx};
-use crate::progress;
+use crate::mon_commands::MonRequest;
+use crate::outcome::Then;
+use crate::progress::{self, Progress};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("progress", "Show progress of recovery operations", "mgr", "r", |ctx| {
@@ -24,21 +25,21 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::new("progress off", "Disable progress tracking", "mgr", "rw", |ctx| switch(ctx, false)),
 ];
 
+/// Has the monitors forget what they keep; when they have, nothing is known here any more either.
 fn clear(ctx: &mut Ctx<'_>) -> Reply {
-    let none = ctx.progress.clear().to_string();
-    let set = json!({ "prefix": "config-key set", "key": progress::KEY });
-    ctx.ask_monitors_quietly(&set, none.into(), "")
+    let json = json!({ "prefix": "config-key set", "key": progress::KEY }).to_string();
+    let input = Progress::nothing().to_string().into();
+    let request = MonRequest { json, input, ..MonRequest::default() };
+    ctx.ask_monitors_for_all(vec![request], Reply::ok(), Then::ProgressCleared)
 }
 
-/// Has the monitors keep the setting; it counts here at once. What there was is forgotten with `off`.
+/// Has the monitors keep the setting; it counts here when they do. What there was is forgotten with `off`.
 fn switch(ctx: &mut Ctx<'_>, on: bool) -> Reply {
     let how = if on { "enabled" } else { "disabled" };
     if ctx.progress.enabled == on {
         return Reply::done(format!("progress already {how}!"));
     }
-    ctx.progress.switch(on);
-    let name = "mgr/progress/enabled";
-    let value = if on { "true" } else { "false" };
-    let request = json!({ "prefix": "config set", "who": "mgr", "name": name, "value": value });
-    ctx.ask_monitors_quietly(&request, Bytes::new(), &format!("progress {how}"))
+    let request = MonRequest::set_option("mgr", "mgr/progress/enabled", if on { "true" } else { "false" });
+    let done = Reply::done(format!("progress {how}"));
+    ctx.ask_monitors_for_all(vec![request], done, Then::ProgressSwitched(on))
 }

@@ -5,7 +5,7 @@
 //!    which the monitors keep for whichever manager is in charge next. `clear`, switching off and a change of
 //!    managers drop running events.
 //! 2. Nothing is kept with the monitors before it is known what they hold, so that no event of an earlier
-//!    manager is lost.
+//!    manager is lost. What they have not said that they keep is sent again, one at a time.
 //! 3. At most `MOST_RUNNING` events are under way; what is kept takes at most `MOST_KEPT_BYTES`.
 //!
 //! Source: src/pybind/mgr/progress/module.py (16.2). As there, the event of all PGs begins only beside
@@ -36,6 +36,9 @@ const PREFIX: &str = "mgr/progress/";
 pub(crate) const OPTIONS: [(&str, &str, &str); 3] =
     [("enabled", "bool", "true"), ("max_completed_events", "int", "50"), ("sleep_interval", "secs", "5")];
 
+/// After the monitors refused to keep something it is tried again.
+const KEPT_AGAIN: Duration = Duration::from_secs(60);
+
 const MOST_RUNNING: usize = 256;
 const MOST_COMPLETED: usize = 1_000;
 /// Monitors refuse more. Source: mon_config_key_max_entry_size.
@@ -58,6 +61,10 @@ pub struct Progress {
     loaded: bool,
     /// Whether they hold something else than `completed`.
     dirty: bool,
+    /// Whether they were told something and have not said that they keep it.
+    under_way: bool,
+    /// Not to be told anything before.
+    keep_at: Duration,
     look_at: Duration,
     begun: u32,
 }
@@ -74,6 +81,8 @@ impl Default for Progress {
             shown: BTreeMap::new(),
             loaded: false,
             dirty: false,
+            under_way: false,
+            keep_at: Duration::ZERO,
             look_at: Duration::ZERO,
             begun: 0,
         }
@@ -114,7 +123,8 @@ impl Progress {
     pub(crate) fn forget(&mut self) {
         self.stop();
         self.completed.clear();
-        (self.loaded, self.dirty) = (false, false);
+        (self.loaded, self.dirty, self.under_way) = (false, false, false);
+        self.keep_at = Duration::ZERO;
     }
 
     /// As somebody asked for it; nothing that there was stays when it is switched off.
@@ -137,30 +147,40 @@ impl Progress {
         self.completed.drain(..surplus);
     }
 
-    /// Forgets all; gives what is to be stored.
-    pub(crate) fn clear(&mut self) -> Value {
+    /// Forgets all: the monitors keep what [`Self::nothing`] says.
+    pub(crate) fn clear(&mut self) {
         self.stop();
         self.completed.clear();
         (self.loaded, self.dirty) = (true, false);
-        self.kept()
     }
 
-    fn kept(&self) -> Value {
-        json!({ "events": self.completed, "version": VERSION, "compat_version": VERSION })
+    /// What is stored when there are no events.
+    pub(crate) fn nothing() -> Value {
+        stored_form(&[])
     }
 
     /// What the monitors are to keep, when it is something new. What is too much for them is forgotten, the
     /// oldest first.
-    pub(crate) fn take_news(&mut self) -> Option<String> {
-        if !self.loaded || !std::mem::take(&mut self.dirty) {
+    pub(crate) fn take_news(&mut self, now: Now) -> Option<String> {
+        if !self.loaded || self.under_way || now.mono < self.keep_at || !std::mem::take(&mut self.dirty) {
             return None;
         }
+        self.under_way = true;
         loop {
-            let text = self.kept().to_string();
+            let text = stored_form(&self.completed).to_string();
             if text.len() <= MOST_KEPT_BYTES || self.completed.is_empty() {
                 return Some(text);
             }
             self.completed.drain(..self.completed.len().div_ceil(8));
+        }
+    }
+
+    /// Whether the monitors keep what they were told last. If not, they are told again.
+    pub(crate) fn news_kept(&mut self, now: Now, kept: bool) {
+        self.under_way = false;
+        if !kept {
+            self.dirty = true;
+            self.keep_at = now.mono + KEPT_AGAIN;
         }
     }
 
@@ -200,6 +220,31 @@ impl Progress {
             Some(event) => (event.message, event.goal) = (message, goal),
             None => self.begin(now, message, goal),
         }
+        self.show(now.wall);
+    }
+
+    /// The monitors refused to change a pool's PG count. They may do so again at each look: of the same
+    /// refusals one is kept.
+    pub(crate) fn pg_num_refused(&mut self, now: Now, pool: PoolId, why: &str) {
+        let is_it = |goal: &Goal| matches!(goal, Goal::PgNum { pool: of, .. } if *of == pool);
+        let Some(event) = self.running.iter_mut().find(|event| is_it(&event.goal)) else { return };
+        event.failed = Some(why.to_owned());
+        let text = |kept: &Value, name: &str| kept.get(name).and_then(Value::as_str).map(str::to_owned);
+        let is_same = |kept: &Value| {
+            text(kept, "message").as_deref() == Some(&event.message)
+                && text(kept, "failure_message").as_deref() == Some(why)
+        };
+        if self.completed.iter().any(is_same) {
+            self.running.retain(|event| !is_it(&event.goal));
+        } else {
+            self.end_where(now, is_it);
+        }
+        self.show(now.wall);
+    }
+
+    /// No PG count is changed any more.
+    pub(crate) fn scaling_is_over(&mut self, now: Now) {
+        self.end_where(now, |goal| matches!(goal, Goal::PgNum { .. }));
         self.show(now.wall);
     }
 
@@ -296,6 +341,11 @@ impl Progress {
     }
 }
 
+/// Finished events as the monitors keep them.
+fn stored_form(events: &[Value]) -> Value {
+    json!({ "events": events, "version": VERSION, "compat_version": VERSION })
+}
+
 /// OSDs that have gone out or come in. An OSD whose weight rises from 0 to less than 1 begins no event, nor
 /// when it later reaches 1 (as in Ceph).
 fn turned(old: &OsdMap, new: &OsdMap) -> BTreeSet<OsdId> {
@@ -356,6 +406,8 @@ fn read_events(stored: &[u8]) -> Option<Vec<Value>> {
 mod tests {
     use super::*;
 
+    const NOW: Now = Now { mono: Duration::from_secs(1_000), wall: Utime::ZERO };
+
     fn stored(events: &[Value], compat: u64) -> Progress {
         let mut progress = Progress::default();
         let whole = json!({ "events": events, "version": 2, "compat_version": compat });
@@ -396,7 +448,7 @@ mod tests {
         for bad in ["", "[]", "{", "7", r#"{"events":7,"compat_version":2}"#, later] {
             let mut p = Progress { completed: vec![json!({})], dirty: true, ..Progress::default() };
             p.load(0, bad.as_bytes());
-            assert_eq!((p.completed.len(), p.take_news()), (1, None), "{bad}");
+            assert_eq!((p.completed.len(), p.take_news(NOW)), (1, None), "{bad}");
             p.clear();
             assert!(p.loaded, "it goes when that is asked for");
         }
@@ -406,14 +458,20 @@ mod tests {
     fn what_the_monitors_hold_is_not_lost_before_it_is_known() {
         let ended = |n: u32| json!({ "id": n.to_string(), "message": "m", "refs": [], "started_at": n, "finished_at": n });
         let mut p = Progress { completed: vec![ended(2)], dirty: true, ..Progress::default() };
-        assert_eq!(p.take_news(), None);
+        assert_eq!(p.take_news(NOW), None);
         p.load(-types::Errno::EACCES.0, b"");
-        assert_eq!(p.take_news(), None, "nothing is known");
+        assert_eq!(p.take_news(NOW), None, "nothing is known");
         let whole = json!({ "events": [ended(1)], "version": 2, "compat_version": 2 });
         p.load(0, whole.to_string().as_bytes());
-        let kept: Value = serde_json::from_str(&p.take_news().expect("news")).expect("JSON");
+        let kept: Value = serde_json::from_str(&p.take_news(NOW).expect("news")).expect("JSON");
         assert_eq!(kept.get("events"), Some(&json!([ended(1), ended(2)])));
-        assert_eq!(p.take_news(), None, "it is kept");
+        assert_eq!(p.take_news(NOW), None, "it is on its way");
+        p.news_kept(NOW, false);
+        assert_eq!(p.take_news(NOW), None, "it is not asked for at once");
+        let later = Now { mono: NOW.mono + KEPT_AGAIN, ..NOW };
+        assert_eq!(p.take_news(later).map(|text| text.len()), Some(kept.to_string().len()));
+        p.news_kept(later, true);
+        assert_eq!(p.take_news(later), None, "it is kept");
         p.load(0, b"{}");
         assert_eq!(p.completed.len(), 2, "a later answer is not newer");
     }
@@ -423,8 +481,10 @@ mod tests {
         let long = json!({ "id": "a", "message": "m".repeat(4_000), "refs": [] });
         let mut p = stored(&vec![long; 40], 2);
         p.dirty = true;
-        assert!((MOST_KEPT_BYTES / 2..=MOST_KEPT_BYTES).contains(&p.take_news().expect("news").len()));
+        let news = p.take_news(NOW).expect("news");
+        assert!((MOST_KEPT_BYTES / 2..=MOST_KEPT_BYTES).contains(&news.len()));
+        p.news_kept(NOW, true);
         p.configure(&[("mgr/progress/max_completed_events".to_owned(), "3".to_owned())].into());
-        assert_eq!((p.completed.len(), p.take_news().is_some()), (3, true));
+        assert_eq!((p.completed.len(), p.take_news(NOW).is_some()), (3, true));
     }
 }

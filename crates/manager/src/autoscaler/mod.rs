@@ -4,14 +4,18 @@
 //! 1. Only a pool with mode `on` is changed, and only when it is away from what it should have by more than
 //!    `THRESHOLD`.
 //! 2. The commands of one look are answered before the next one.
+//! 3. What health says is from the last look, and nothing while the autoscaler is switched off.
 //!
 //! Source: src/pybind/mgr/pg_autoscaler/module.py (16.2).
+
+mod checks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use admin::options::Values;
 use maps::{AutoscaleMode, OptValue, OsdMap, Pool, pool_flags};
+use messages::mgr::HealthCheck;
 use serde_json::json;
 use types::{Now, OsdId, PoolId};
 
@@ -33,14 +37,18 @@ pub(crate) const OPTIONS: [(&str, &str, &str); 2] =
 /// When it looks at pools.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Autoscaler {
-    off: bool,
+    /// As the option `noautoscale` says, or as somebody has asked for it.
+    pub(crate) off: bool,
     sleep_interval: Duration,
     look_at: Duration,
+    /// By code.
+    pub(crate) checks: BTreeMap<String, HealthCheck>,
 }
 
 impl Default for Autoscaler {
     fn default() -> Self {
-        Self { off: false, sleep_interval: Duration::from_secs(60), look_at: Duration::ZERO }
+        let sleep_interval = Duration::from_secs(60);
+        Self { off: false, sleep_interval, look_at: Duration::ZERO, checks: BTreeMap::new() }
     }
 }
 
@@ -57,17 +65,22 @@ impl Autoscaler {
     }
 
     /// The pools that are to have another PG count now: none while a PG is not known, for a pool whose PGs
-    /// have not reported looks empty.
+    /// have not reported looks empty. What health says stays meanwhile.
     pub(crate) fn tick(&mut self, now: Now, map: &OsdMap, pgs: &PgMap, options: &Values) -> Vec<Row> {
-        if self.off || now.mono < self.look_at {
+        if self.off {
+            self.checks.clear();
+            return Vec::new();
+        }
+        if now.mono < self.look_at {
             return Vec::new();
         }
         self.look_at = now.mono + self.sleep_interval;
-        let is_asked = map.pools.values().any(|pool| pool.autoscale_mode == AutoscaleMode::ON);
-        if !is_asked || Sums::of(pgs).num_unknown > 0 {
+        if Sums::of(pgs).num_unknown > 0 {
             return Vec::new();
         }
-        rows(map, pgs, options).into_iter().filter(Row::would_adjust).collect()
+        let (rows, trees) = look(map, pgs, options);
+        self.checks = checks::checks(map, &rows, &trees);
+        rows.into_iter().filter(Row::would_adjust).collect()
     }
 }
 
@@ -78,6 +91,8 @@ struct Tree {
     osds: BTreeSet<i32>,
     capacity: u64,
     pools: u32,
+    /// Of its pools.
+    names: Vec<String>,
     /// Pools that have got their part.
     served: u32,
     /// Copies of PGs that are not given away yet.
@@ -183,6 +198,11 @@ impl Row {
 ///
 /// Source: PgAutoscaler._get_pool_status, _get_pool_pg_targets, _calc_final_pg_target.
 pub(crate) fn rows(map: &OsdMap, pgs: &PgMap, options: &Values) -> Vec<Row> {
+    look(map, pgs, options).0
+}
+
+/// The rows, and the trees that their pools are in.
+fn look(map: &OsdMap, pgs: &PgMap, options: &Values) -> (Vec<Row>, Vec<Tree>) {
     let sums = Sums::of(pgs);
     let mut trees = trees(map, pgs, options.int("mon_target_pg_per_osd").clamp(1, 100_000));
     let (mut out, mut bulk, mut even) = (Vec::new(), Vec::new(), Vec::new());
@@ -215,7 +235,7 @@ pub(crate) fn rows(map: &OsdMap, pgs: &PgMap, options: &Values) -> Vec<Row> {
         row.give(pool, even_part(tree), tree.left);
         out.push(row);
     }
-    out
+    (out, trees)
 }
 
 fn tree_of<'a>(trees: &'a mut [Tree], map: &OsdMap, pool: &Pool) -> Option<&'a mut Tree> {
@@ -225,7 +245,7 @@ fn tree_of<'a>(trees: &'a mut [Tree], map: &OsdMap, pool: &Pool) -> Option<&'a m
 
 fn trees(map: &OsdMap, pgs: &PgMap, pgs_per_osd: i64) -> Vec<Tree> {
     let mut trees: Vec<Tree> = Vec::new();
-    for pool in map.pools.values() {
+    for (id, pool) in &map.pools {
         let Some(root) = root_of(map, pool) else { continue };
         let osds: BTreeSet<i32> = map.crush.leaves(root).into_iter().collect();
         let shares = |t: &Tree| t.roots.contains(&root) || !t.osds.is_disjoint(&osds);
@@ -237,6 +257,7 @@ fn trees(map: &OsdMap, pgs: &PgMap, pgs_per_osd: i64) -> Vec<Tree> {
         tree.roots.insert(root);
         tree.osds.extend(osds);
         tree.pools += 1;
+        tree.names.extend(map.pool_name(*id).map(str::to_owned));
         match float(pool, "target_size_ratio") {
             0.0 => tree.target_bytes += float(pool, "target_size_bytes") * raw_rate(map, pool),
             ratio => tree.target_ratios += ratio,
