@@ -109,7 +109,7 @@ impl Manager {
             fsid: self.fsid(),
             commands: crate::command::descriptions(),
             metadata: self.settings.metadata.clone(),
-            modules: if of_ceph { modules::offered() } else { Vec::new() },
+            modules: if of_ceph { modules::offered() } else { modules::served() },
             features: types::features::PACIFIC,
             ..MMgrBeacon::default()
         };

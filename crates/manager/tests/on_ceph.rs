@@ -397,3 +397,22 @@ fn what_a_monitor_passes_on_was_checked_by_it() {
     assert_eq!(asked(&mut w, mon), 0);
     assert_eq!(asked(&mut w, client), Errno::EACCES.neg());
 }
+
+/// Else they would let anything be set.
+#[test]
+fn monitors_of_ours_are_told_which_options_there_are() {
+    let mut w = World::new();
+    w.input(Input::MonConnected { gid: GID });
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
+    let beacon = beacons(&w.sent()).pop().expect("a beacon");
+    let options = |name: &str| {
+        let module = beacon.modules.iter().find(|m| m.name == name).expect("listed");
+        module.options.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(options("crash"), ["retain_interval", "warn_recent_interval"]);
+    assert_eq!(options("pg_autoscaler"), ["noautoscale", "sleep_interval"]);
+    assert!(
+        beacon.modules.iter().all(|m| m.can_run && m.name != "dashboard"),
+        "what is not served is not there"
+    );
+}

@@ -11,7 +11,8 @@ use crate::state::State;
 
 const PREFIX: &str = "mgr/";
 
-/// Whether the manager in charge says which options its modules have: one of ours does not.
+/// Whether the manager in charge says which options its modules have. There may be none, and an older one of
+/// ours says nothing.
 pub(super) fn are_known(state: &State) -> bool {
     state.mgr.active.as_ref().is_some_and(|a| a.modules.iter().any(|m| !m.options.is_empty()))
 }
