@@ -28,6 +28,7 @@ use crate::autoscaler::Autoscaler;
 use crate::balancer::{Balancer, View};
 use crate::crashes::{self, Crashes, KEYS};
 use crate::daemons::Daemons;
+use crate::devices::{self, Devices};
 use crate::digest::digest;
 use crate::file_systems::FileSystems;
 use crate::health::{self, Limits};
@@ -49,6 +50,8 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// What ails PGs is looked at again this often, for some of it counts only when it lasts.
 const CHECK_EVERY: Duration = Duration::from_secs(5);
 const STEPS_EVERY: Duration = Duration::from_millis(500);
+/// OSDs that come up together are asked for together.
+const DISKS_AFTER: Duration = Duration::from_secs(2);
 const EARLY_LIMIT: usize = 4_096;
 
 /// What a manager is told at start.
@@ -68,9 +71,12 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Crashes,
+    Devices,
     Progress,
     /// What metadata servers said of themselves.
     Mds,
+    /// The same of OSDs and of monitors: where their disks are.
+    Disks(&'static str),
 }
 
 /// What the last digest was made of.
@@ -103,6 +109,9 @@ pub struct Manager {
     /// What the monitors refused of late.
     pub(crate) refusals: Refusals,
     pub(crate) file_systems: FileSystems,
+    pub(crate) devices: Devices,
+    /// When daemons' disks are asked for, after one of them has come up.
+    disks_at: Option<Duration>,
     /// The numbers of questions for what the monitors keep, while they are open.
     asked: BTreeMap<u64, Kept>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
@@ -147,6 +156,8 @@ impl Manager {
             autoscaler: Autoscaler::default(),
             refusals: Refusals::default(),
             file_systems: FileSystems::default(),
+            devices: Devices::default(),
+            disks_at: None,
             asked: BTreeMap::new(),
             early: VecDeque::new(),
             gid: 0,
@@ -242,6 +253,7 @@ impl Manager {
             self.prune_crashes(now, out);
         }
         self.tell_progress(now, out);
+        self.ask_for_disks(now, out);
     }
 
     /// Looks how far events have come, and has the monitors keep those that are over.
@@ -387,6 +399,8 @@ impl Manager {
                     self.crashes.load(&ack.output);
                     self.pgs.health_changed(true, now);
                 }
+                Some(Kept::Devices) => self.devices.load(&ack.output),
+                Some(Kept::Disks(kind)) => self.devices.take_metadata(kind, &ack.output),
                 Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
@@ -479,6 +493,9 @@ impl Manager {
         }
         let Some(map) = self.map.as_ref().filter(|map| map.epoch > before) else { return };
         self.pgs.map_changed(map, now);
+        if before == Epoch(0) || may_have_started(m) {
+            self.disks_at.get_or_insert(now.mono + DISKS_AFTER);
+        }
         if let Some(old) = old {
             self.progress.map_changed(now, &old, map, &self.pgs);
         }
@@ -492,15 +509,31 @@ impl Manager {
     fn ask_for_kept(&mut self, out: &mut Vec<Output>) {
         let fsid = self.fsid();
         self.asked.clear();
+        self.disks_at = Some(Duration::ZERO);
         if !self.mon || fsid.is_zero() {
             return;
         }
         for (kept, command) in [
             (Kept::Crashes, json!({ "prefix": "config-key dump", "key": KEYS, "format": "json" })),
+            (Kept::Devices, json!({ "prefix": "config-key dump", "key": devices::KEYS, "format": "json" })),
             (Kept::Progress, json!({ "prefix": "config-key get", "key": progress::KEY })),
         ] {
             let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
             self.asked.insert(self.mon_commands.send_own(fsid, request, out), kept);
+        }
+    }
+
+    /// Asks what OSDs and monitors say of their disks, when that is due. Ours say nothing of them.
+    fn ask_for_disks(&mut self, now: Now, out: &mut Vec<Output>) {
+        let due = self.disks_at.is_some_and(|at| now.mono >= at);
+        if !due || !self.mon || !self.active || self.standing.whose != Some(Whose::Ceph) {
+            return;
+        }
+        self.disks_at = None;
+        for kind in ["osd", "mon"] {
+            let command = json!({ "prefix": format!("{kind} metadata"), "format": "json" });
+            let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
+            self.asked.insert(self.mon_commands.send_own(self.fsid(), request, out), Kept::Disks(kind));
         }
     }
 
@@ -597,6 +630,13 @@ fn may_turn_osds(m: &MOsdMap) -> bool {
     let turns =
         |bytes: &Bytes| Incremental::from_bytes(bytes.clone()).is_ok_and(|i| !i.new_weight.is_empty());
     !m.full.is_empty() || m.incremental.values().any(turns)
+}
+
+/// Whether a message of maps may have an OSD that has come up, maybe with another disk.
+fn may_have_started(m: &MOsdMap) -> bool {
+    let started =
+        |bytes: &Bytes| Incremental::from_bytes(bytes.clone()).is_ok_and(|i| !i.new_up_client.is_empty());
+    !m.full.is_empty() || m.incremental.values().any(started)
 }
 
 /// Brings the map one step forward, to the next epoch or to the newest whole map; false when `m` cannot.

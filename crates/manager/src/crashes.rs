@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use types::{Now, Utime};
 
 use crate::mon_commands::MonRequest;
+use crate::times;
 
 /// Under this prefix of the config-key store; Ceph's crash module has the same.
 pub const KEYS: &str = "mgr/crash/crash/";
@@ -166,21 +167,7 @@ fn parse_time(text: &str) -> Option<Utime> {
     let (clock, fraction) = time.split_once('.')?;
     let mut clock = clock.splitn(3, ':').map(|n| n.parse::<i64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    let in_range = (1970..=2105).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
-        && (0..24).contains(&hour)
-        && (0..60).contains(&minute)
-        && (0..61).contains(&second);
-    if !in_range || fraction.is_empty() || fraction.len() > 9 {
-        return None;
-    }
-    let nanos = format!("{fraction:0<9}").parse().ok()?;
-    // Days since 1970 by counting years from March, so that leap days come last.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
-    let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second;
-    Some(Utime::new(u32::try_from(seconds).ok()?, nanos))
+    times::utc([year, month, day], [hour, minute, second], times::fraction(fraction)?)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod balancer;
 mod counters;
 mod crashes;
 mod daemons;
+mod devices;
 mod digest;
 mod file_systems;
 mod health;
@@ -31,6 +32,7 @@ pub mod command;
 mod dump;
 mod pretty_table;
 mod text;
+mod times;
 
 pub use core::{Manager, Settings};
 pub use io::{Input, Output, PeerInfo};

@@ -12,9 +12,9 @@ use monitor::command::Reply;
 use types::{Now, PoolId};
 
 use crate::core::Manager;
-use crate::crashes;
 use crate::io::Output;
 use crate::mon_commands::{MonRequest, Over, Plan, Refused};
+use crate::{crashes, devices};
 
 const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// Refusals of different words that are remembered; beyond them none is said.
@@ -27,6 +27,7 @@ pub(crate) enum Then {
     Nothing,
     /// Crash reports that changed, one for each request.
     Crashes(Vec<crashes::Change>),
+    Device(devices::Change),
     ProgressKept,
     ProgressCleared,
     ProgressSwitched(bool),
@@ -103,6 +104,7 @@ impl Manager {
                 kept.for_each(|(_, change)| self.crashes.apply(change));
                 self.pgs.health_changed(true, now);
             }
+            Then::Device(change) if is_done => self.devices.apply(change),
             Then::ProgressKept => self.progress.news_kept(now, is_done),
             Then::ProgressCleared if is_done => self.progress.clear(),
             Then::ProgressSwitched(on) if is_done => self.progress.switch(on),
@@ -118,7 +120,7 @@ impl Manager {
                     self.progress.scaling_is_over(now);
                 }
             }
-            Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
+            Then::Device(_) | Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
         }
     }
 }

@@ -255,6 +255,9 @@ def steps(n, pool, pg):
     for prefix in ("unset", "set", "get"):
         yield "osd pool " + prefix + " noautoscale", {}
     yield "device info", {"devid": "never"}, ENOENT
+    yield "device set-life-expectancy", {"devid": "disk", "from": "2040-01-01"}
+    yield "device info", {"devid": "disk"}
+    yield "device rm-life-expectancy", {"devid": "disk"}
     yield "device ls-by-daemon", {"who": "osd.0"}
     yield "device ls-by-host", {"host": "never"}
     for prefix in ("status", "ls", "ps", "host ls", "device ls"):

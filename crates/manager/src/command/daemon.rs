@@ -1,4 +1,4 @@
-//! What daemons told the manager of themselves: `config show`, `service dump`, `service status`, `device ls` and kin.
+//! What daemons told the manager of themselves: `config show`, `service dump`, `service status`.
 //!
 //! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc; ceph_conf_level_name in src/common/config.cc.
 
@@ -30,36 +30,6 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         |ctx| config_show(ctx, true),
     ),
-    Command::new("device ls", "Show devices", "mgr", "r", |ctx| {
-        no_devices(ctx, &["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"])
-    }),
-    Command::new(
-        "device info name=devid,type=CephString",
-        "Show information about a device",
-        "mgr",
-        "r",
-        |ctx| {
-            let id = ctx.args.text_or_empty("devid");
-            Reply::error(Errno::ENOENT, format!("device {id} not found"))
-        },
-    ),
-    Command::new(
-        "device ls-by-daemon name=who,type=CephString",
-        "Show devices associated with a daemon",
-        "mgr",
-        "r",
-        devices_by_daemon,
-    ),
-    Command::new(
-        "device ls-by-host name=host,type=CephString",
-        "Show devices on a host",
-        "mgr",
-        "r",
-        |ctx| no_devices(ctx, &["DEVICE", "DEV", "DAEMONS", "EXPECTED FAILURE"]),
-    ),
-    Command::new("device ls-lights", "List currently active device indicator lights", "mgr", "r", |ctx| {
-        Reply::json(pretty(ctx), &json!({ "fault": [], "ident": [] }))
-    }),
 ];
 
 /// Commands without a plain form print JSON for people.
@@ -82,21 +52,6 @@ fn service_status(ctx: &mut Ctx<'_>) -> Reply {
         out.insert(name.clone(), Value::Object(service.daemons.keys().filter_map(status).collect()));
     }
     Reply::json(pretty(ctx), &Value::Object(out))
-}
-
-/// Daemons do not tell of their devices, so none are known.
-fn no_devices(ctx: &Ctx<'_>, headings: &[&str]) -> Reply {
-    let table = headings.iter().fold(TextTable::new(), |t, h| t.left(h));
-    Reply::show(ctx.format, || table.render(), || json!([]))
-}
-
-fn devices_by_daemon(ctx: &mut Ctx<'_>) -> Reply {
-    let who = ctx.args.text_or_empty("who");
-    match DaemonKey::parse(who).map(|key| ctx.daemons.get(&key).is_some()) {
-        Some(true) => no_devices(ctx, &["DEVICE", "HOST:DEV", "EXPECTED FAILURE"]),
-        Some(false) => Reply::error(Errno::ENOENT, format!("daemon {who} not found")),
-        None => Reply::error(Errno::EINVAL, format!("{who} is not a valid daemon name")),
-    }
 }
 
 fn config_show(ctx: &mut Ctx<'_>, defaults: bool) -> Reply {

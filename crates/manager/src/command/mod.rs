@@ -7,6 +7,7 @@ mod autoscale;
 mod balancer;
 mod crash;
 mod daemon;
+mod device;
 mod fs_status;
 mod modules;
 mod osd_df;
@@ -37,6 +38,7 @@ use crate::balancer::Balancer;
 use crate::core::{Manager, Settings};
 use crate::crashes::{self, Crashes};
 use crate::daemons::Daemons;
+use crate::devices::Devices;
 use crate::file_systems::FileSystems;
 use crate::io::{Output, PeerInfo};
 use crate::mon_commands::{MonRequest, Plan};
@@ -55,6 +57,7 @@ const GROUPS: &[&[Command]] = &[
     reweight::COMMANDS,
     osd_safety::COMMANDS,
     daemon::COMMANDS,
+    device::COMMANDS,
     balancer::COMMANDS,
     modules::COMMANDS,
     progress::COMMANDS,
@@ -108,6 +111,7 @@ pub struct Ctx<'a> {
     pub(crate) progress: &'a mut Progress,
     pub(crate) balancer: &'a mut Balancer,
     pub(crate) autoscaler: &'a Autoscaler,
+    pub(crate) devices: &'a Devices,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -338,6 +342,7 @@ fn evaluate(
         progress: &mut manager.progress,
         balancer: &mut manager.balancer,
         autoscaler: &manager.autoscaler,
+        devices: &manager.devices,
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
