@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use monitor::command::Reply;
-use types::{Now, PoolId};
+use types::{Errno, Now, PoolId};
 
 use crate::core::Manager;
 use crate::io::Output;
@@ -82,7 +82,11 @@ impl Manager {
 
     /// Takes what the monitors have done, and answers who asked for it.
     pub(crate) fn over(&mut self, now: Now, over: Over, out: &mut Vec<Output>) {
-        let Over { to, done, then, own, refused } = over;
+        let Over { to, done, then, own, mut refused } = over;
+        if matches!(then, Then::NoAutoscale(_)) {
+            // A pool that was deleted meanwhile scales no more.
+            refused.retain(|r| r.reply.code != Errno::ENOENT.neg());
+        }
         if let (true, Some(first)) = (own, refused.first()) {
             out.extend(self.refusals.line(now, first, refused.len() - 1).map(Output::Warn));
         }

@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 use types::{Epoch, PgId, PoolId};
 
 const OSD: i32 = 1;
+/// Why monitors refuse to change a pool that is gone.
+const NO_POOL: &str = "unrecognized pool";
 
 /// A cluster whose monitors keep what they are told to.
 struct Cluster {
@@ -83,7 +85,8 @@ impl Cluster {
         let is_progress = cmd["key"] == "mgr/progress/completed";
         if let Some((_, why)) = self.refuse.filter(|(prefix, _)| cmd["prefix"] == *prefix) {
             self.asked.push(cmd);
-            return MMonCommandAck { result: -22, status: why.to_owned(), ..MMonCommandAck::default() };
+            let result = if why == NO_POOL { -2 } else { -22 };
+            return MMonCommandAck { result, status: why.to_owned(), ..MMonCommandAck::default() };
         }
         match (cmd["prefix"].as_str().unwrap(), is_progress) {
             ("config-key get", true) => match &self.kept {
@@ -575,14 +578,23 @@ fn the_autoscaler_is_switched_off_for_all_pools() {
     assert_eq!(c.json()["events"], json!([]), "its events are over");
     assert_eq!(c.said("osd pool get noautoscale"), "noautoscale is on");
     assert_eq!(c.said("osd pool set noautoscale"), "noautoscale is already set!");
-    c.refuse = Some(("osd pool set", "no such pool"));
     c.configure("mgr/pg_autoscaler/noautoscale", "true");
-    c.w.sent();
-    let cmd = vec![json!({ "prefix": "osd pool unset noautoscale" }).to_string()];
-    c.w.message(ADMIN, MMgrCommand { cmd, ..MMgrCommand::default() });
-    c.monitors_keeping_replies();
-    let failed = c.w.sent().iter().any(|o| {
-        matches!(o, Output::Send { msg: Message::MgrCommandReply(r), .. } if r.result == -22 && r.status == "no such pool")
-    });
-    assert!(failed, "what was refused is said");
+    let unset = |c: &mut Cluster, why: &'static str| {
+        c.refuse = Some(("osd pool set", why));
+        c.w.sent();
+        let cmd = vec![json!({ "prefix": "osd pool unset noautoscale" }).to_string()];
+        c.w.message(ADMIN, MMgrCommand { cmd, ..MMgrCommand::default() });
+        c.monitors_keeping_replies();
+        let replies = c.w.sent().into_iter().filter_map(|o| match o {
+            Output::Send { msg: Message::MgrCommandReply(r), .. } => Some((r.result, r.status)),
+            _ => None,
+        });
+        replies.collect::<Vec<_>>()
+    };
+    assert_eq!(unset(&mut c, "not now"), [(-22, "not now".to_owned())], "what was refused is said");
+    assert_eq!(c.said("osd pool get noautoscale"), "noautoscale is on");
+    // Pools that were deleted meanwhile.
+    let done = "noautoscale is unset, all pools now have autoscale on";
+    assert_eq!(unset(&mut c, NO_POOL), [(0, done.to_owned())]);
+    assert_eq!(c.said("osd pool get noautoscale"), "noautoscale is off");
 }
