@@ -55,6 +55,11 @@ impl Newest {
         self.upto = log.head();
     }
 
+    /// Whether the log names any version of an object, or its deletion.
+    fn tells_of(&self, object: &HObject) -> bool {
+        self.by_object.contains_key(object)
+    }
+
     /// Whether the log names another version of an object than this one.
     pub fn contradicts(&self, object: &HObject, version: Eversion) -> bool {
         self.by_object.get(object).is_some_and(|newest| *newest != version)
@@ -161,7 +166,7 @@ impl Pg {
         }
         let stored = stored_version(&mut cx.store, &self.object_key(object)).ok().filter(|v| *v > named)?;
         let is_told = self.missing.contains(object)
-            || self.newest().is_none_or(|newest| newest.by_object.contains_key(object));
+            || self.newest().is_none_or(|newest| newest.tells_of(object));
         (!is_told).then_some(stored)
     }
 
@@ -220,12 +225,25 @@ impl Pg {
         let Backend::Coded(coded) = &mut self.backend else { return };
         for (object, version) in std::mem::take(&mut coded.newer) {
             let Ok(is) = self.version_of(&object, cx) else { continue };
+            if is == Eversion::ZERO && self.newest().is_some_and(|newest| newest.tells_of(&object)) {
+                self.remove_deleted(&object, version, cx);
+                continue;
+            }
             let has_learnt = self.learn_newer(&object, (is, version), cx);
             if let Backend::Coded(coded) = &mut self.backend {
                 if has_learnt && is == Eversion::ZERO {
                     coded.doubted.insert(object);
                 }
             }
+        }
+    }
+
+    /// Primary: the log deletes an object of which a member has a shard all the same. The member's own log may
+    /// not go back to the deletion.
+    fn remove_deleted(&self, object: &HObject, version: Eversion, cx: &mut Shared) {
+        for member in self.write_targets(cx) {
+            let body = PgBody::ScrubRemove { object: object.clone(), version };
+            cx.send_pg(member, self.id, self.interval(), body);
         }
     }
 
@@ -282,7 +300,7 @@ impl Pg {
             return false;
         }
         let is_busy = self.writes.lock(&object.head()).is_some();
-        let is_told = self.newest().is_none_or(|newest| newest.by_object.contains_key(object));
+        let is_told = self.newest().is_none_or(|newest| newest.tells_of(object));
         if is_busy || is_told || version > self.log.tail() {
             return false;
         }

@@ -53,7 +53,7 @@ fn write_objects(s: &mut Sim, pool: PoolId, count: usize) {
 }
 
 /// An OSD that has lost all it had starts again, with an empty disk.
-fn start_empty(s: &mut Sim, osd: i32) {
+pub fn start_empty(s: &mut Sim, osd: i32) {
     let device = SimDevice::new(48 << 20);
     let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
     Store::format(&device, options).expect("format");

@@ -11,6 +11,7 @@ use pg::{OsdConfig, Portions};
 use store::{ObjectKey, Space, Txn};
 use types::{HObject, PgId, PoolId, SnapContext, SnapId, SpgId};
 
+use crate::coded_recovery::start_empty;
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard, under_way};
 use crate::sim::Sim;
 
@@ -705,5 +706,46 @@ fn a_deletion_by_a_stale_primary_costs_no_good_shard() {
         s.settle();
         check_shards(&mut s, pool);
         assert_eq!(refusals(&s), [""; 0]);
+    }
+}
+
+/// A member was made anew since an object was deleted, and its log begins behind that. What its medium gives
+/// back of the object is no hindrance: the primary's log tells.
+#[test]
+fn what_only_the_log_of_the_primary_deletes_is_deleted() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let old = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        write_others(&mut s, pool, 8);
+        s.config = OsdConfig { pg_log_trim_min: 1_000, ..s.config.clone() };
+        for osd in acting(&s, pool) {
+            s.restart(osd);
+        }
+        s.settle();
+        let (osd, place) = a_member(&s, pool, seed);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, osd, place, object);
+        s.kill(osd);
+        let map = s.mon.map.clone();
+        s.client.remove(&map, pool, "o");
+        s.client.write(&map, pool, "other", vec![1; 20]);
+        s.until("written", |s| s.client.is_idle());
+        s.client.write(&map, pool, "another", vec![2; 20]);
+        s.until("written", |s| s.client.is_idle());
+        start_empty(&mut s, osd);
+        s.settle();
+        put_back(&mut s, osd, was);
+        s.commit(osd);
+        let map = s.mon.map.clone();
+        let new = bytes(&mut s, 3 * CHUNK);
+        s.client.write(&map, pool, "o", new);
+        s.settle();
+        check_shards(&mut s, pool);
+        s.client.read(&map, pool, "o");
+        s.settle();
+        check_shards(&mut s, pool);
     }
 }
