@@ -170,10 +170,9 @@ pub enum PgBody {
         object: HObject,
         version: Eversion,
     },
-    /// Primary of an erasure-coded PG: a scrub has found that the shard of this version there is of no use.
+    /// Primary of an erasure-coded PG: a scrub has found that the shard there is of no use.
     Spoiled {
         object: HObject,
-        version: Eversion,
     },
     /// Another PG's primary copies an object of this one: a piece of it.
     CopyRead(Box<CopyAsk>),
@@ -447,7 +446,7 @@ fn encode_body(body: PgBody, w: &mut Writer) -> Bytes {
         }
         PgBody::Settled { version } => put(w, 46, &version),
         PgBody::Newer { object, version } => put(w, 47, &(object, version)),
-        PgBody::Spoiled { object, version } => put(w, 48, &(object, version)),
+        PgBody::Spoiled { object } => put(w, 48, &object),
         PgBody::Room { bytes } => put(w, 21, &bytes),
         PgBody::Damaged { object } => put(w, 22, &object),
         PgBody::ScrubReserve => w.u8(23),
@@ -552,7 +551,7 @@ fn decode_later(kind: u8, r: &mut Reader, data: &Bytes) -> Result<PgBody, Decode
         44 => PgBody::ShardRead(Box::new(ShardAsk::decode(r)?)),
         46 => PgBody::Settled { version: Eversion::decode(r)? },
         47 => PgBody::Newer { object: HObject::decode(r)?, version: Eversion::decode(r)? },
-        48 => PgBody::Spoiled { object: HObject::decode(r)?, version: Eversion::decode(r)? },
+        48 => PgBody::Spoiled { object: HObject::decode(r)? },
         _ => {
             let (id, (place, result)) = Decode::decode(r)?;
             PgBody::ShardPart { id, place, result, data: data.clone() }
@@ -618,7 +617,7 @@ mod tests {
             PgBody::ShardPart { id: 9, place: 2, result: -116, data },
             PgBody::Settled { version: v },
             PgBody::Newer { object: o.clone(), version: v },
-            PgBody::Spoiled { object: o, version: v },
+            PgBody::Spoiled { object: o },
         ]
     }
 

@@ -125,6 +125,29 @@ pub struct ShardPart {
     pub adds: Vec<Add>,
 }
 
+impl ShardPart {
+    /// Whether nothing is left of the data that the shard had of an object.
+    pub fn replaces(&self, key: &ObjectKey) -> bool {
+        let is_it = |index: &ObjectIndex| self.txn.object(*index) == Some(key);
+        let (mut length, mut written) = (None, Vec::new());
+        for op in self.txn.ops() {
+            match op {
+                Op::Remove { object } if is_it(object) => return true,
+                Op::Clone { dst, .. } if is_it(dst) => return true,
+                Op::Truncate { object, size } if is_it(object) => length = Some(*size),
+                Op::Write { object, offset, data } if is_it(object) => {
+                    written.push((*offset, offset.saturating_add(data.len() as u64)));
+                }
+                _ => {}
+            }
+        }
+        written.sort_unstable();
+        let join = |end: u64, (from, until): (u64, u64)| if from <= end { end.max(until) } else { end };
+        let end = written.into_iter().fold(0, join);
+        length.is_some_and(|length| length <= end)
+    }
+}
+
 /// A write, by shard.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parts {

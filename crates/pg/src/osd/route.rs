@@ -472,7 +472,7 @@ fn deliver_other(
         PgBody::ScrubRelease => pg.handle_scrub_release(from, cx),
         PgBody::ScrubRead(ask) => pg.handle_scrub_read(from, interval, &ask, cx),
         PgBody::ScrubRemove { object, version } => pg.handle_scrub_remove(from, &object, version, cx),
-        PgBody::Spoiled { object, version } => pg.handle_spoiled(from, object, version, cx),
+        PgBody::Spoiled { object } => pg.handle_spoiled(from, object, cx),
         PgBody::Stage { id, hash, at, data } => pg.handle_stage((from, interval), (id, hash), at, data, cx),
         PgBody::Unstage { id } => pg.handle_unstage(from, interval, id, cx),
         PgBody::Settled { version } => pg.handle_settled(from, interval, version, cx),

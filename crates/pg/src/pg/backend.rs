@@ -218,6 +218,23 @@ impl Pg {
         Ok(Change::Shards(txn.payload_len(), parts))
     }
 
+    /// Of the objects that a scrub looks at, the shards on which a write leaves nothing of the data.
+    pub(super) fn replaced_shards(
+        &self,
+        change: &Change,
+        entries: &[LogEntry],
+    ) -> Vec<(HObject, BTreeSet<i8>)> {
+        let Change::Shards(_, parts) = change else { return Vec::new() };
+        let looked_at = entries.iter().filter(|e| !e.is_error() && self.scrub.looks_at(&e.object));
+        let shards_of = |entry: &LogEntry| {
+            let object = &entry.object;
+            let shards = (0i8..).zip(&parts.shards);
+            let replaced = shards.filter(|(shard, part)| part.replaces(&ObjectKey::new(*shard, object.clone())));
+            (object.clone(), replaced.map(|(shard, _)| shard).collect())
+        };
+        looked_at.map(shards_of).collect()
+    }
+
     /// Deals with a write that cannot be divided (yet).
     pub(super) fn not_divided(&mut self, op: ClientOp, head: &HObject, stop: SplitStop, cx: &mut Shared) {
         match stop {

@@ -555,6 +555,10 @@ impl Pg {
         }
         if self.takes_for_missing(from, &object, cx) {
             self.recover_object(&object, cx);
+        } else if self.version_of(&object, cx) == Ok(Eversion::ZERO) {
+            // There is no such object: the mark goes.
+            let body = PgBody::ScrubRemove { object, version: Eversion::ZERO };
+            cx.send_pg(from, self.id, self.interval(), body);
         }
     }
 
@@ -612,11 +616,9 @@ impl Pg {
         let Ok(need) = self.version_of(object, cx) else { return };
         if need == Eversion::ZERO {
             // It was deleted since, or is now.
-            self.lost_here.remove(object);
             let mut txn = Txn::new();
             txn.remove(&self.object_key(object));
-            persist::forget_damaged(&mut txn, self.id, object);
-            self.forget_records_of(std::slice::from_ref(object), &mut txn);
+            self.forget_mark(object, &mut txn);
             cx.submit(txn, Done::Nothing);
             if let Some(waiting) = self.waiting_for_object.remove(object) {
                 self.let_go(waiting, cx);

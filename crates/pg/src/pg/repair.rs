@@ -119,8 +119,10 @@ impl Pg {
         if self.lost_here.is_empty() {
             return;
         }
-        self.forget_what_is_whole(cx);
         let is_coded = self.is_coded();
+        if !is_coded {
+            self.forget_what_is_whole(cx);
+        }
         let most = if is_coded { TOLD_AT_ONCE } else { usize::MAX };
         let untold = self.lost_here.iter().filter(|o| is_coded || !self.missing.contains(o)).take(most);
         for object in untold {
@@ -130,27 +132,28 @@ impl Pg {
     }
 
     /// Forgets objects that were removed, and objects whose lost blocks were all written anew: the copy here
-    /// is good, and a fetched one may be worse.
+    /// is good, and a fetched one may be worse. A shard may be of no use although its blocks are whole: its
+    /// mark goes when it is made again, or when the primary says that there is no such object.
     fn forget_what_is_whole(&mut self, cx: &mut Shared) {
         let mut txn = Txn::new();
-        let (id, shard, is_coded) = (self.id, self.id.shard, self.is_coded());
-        let mut whole = Vec::new();
+        let id = self.id;
         self.lost_here.retain(|o| {
-            let key = ObjectKey::new(shard, o.clone());
-            // A shard may be of no use although its blocks are whole, unless it was deleted. It is rebuilt.
-            let lacks_data = match is_coded {
-                true => self.missing.contains(o) || cx.store.stat(&key) != Ok(None),
-                false => cx.store.has_lost(&key) != Ok(false),
-            };
+            let lacks_data = cx.store.has_lost(&ObjectKey::new(id.shard, o.clone())) != Ok(false);
             if !lacks_data {
                 persist::forget_damaged(&mut txn, id, o);
-                whole.push(o.clone());
             }
             lacks_data
         });
-        self.forget_records_of(&whole, &mut txn);
         if !txn.is_empty() {
             cx.submit(txn, Done::Nothing);
+        }
+    }
+
+    /// An object that was damaged here is removed.
+    pub(super) fn forget_mark(&mut self, object: &HObject, txn: &mut Txn) {
+        if self.lost_here.remove(object) {
+            persist::forget_damaged(txn, self.id, object);
+            self.forget_records_of(std::slice::from_ref(object), txn);
         }
     }
 

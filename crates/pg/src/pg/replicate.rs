@@ -111,6 +111,7 @@ impl Pg {
         let without: Vec<PgShard> = targets.iter().copied().filter(|to| without(*to)).collect();
         let is_without = |to| without.contains(&to);
         let urgent = cx.urgent;
+        let replaced = self.replaced_shards(&change, &entries);
         let ready =
             self.make_ready(change, &entries, &after, (&targets, is_without), (before.0, trim_to), cx);
         let done = Done::Pg { id: self.id, interval: self.interval(), what: PgDone::Write(version) };
@@ -149,6 +150,7 @@ impl Pg {
         self.use_room(&targets, payload_bytes);
         entries.into_iter().for_each(|e| self.log.append(e));
         self.scrub.note_write(&in_flight.object, &executed.delta);
+        replaced.into_iter().for_each(|(object, shards)| self.scrub.note_replaced(object, shards));
         self.writes.push(in_flight, executed.new_state);
         self.report = true;
         // On its own: a write that the store refuses must not leave a trim behind that only memory knows of.
@@ -435,6 +437,7 @@ impl Pg {
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
             self.let_go(freed, cx);
             self.repair_shards_of(&done.object, cx);
+            self.repair_found(cx);
         }
         if self.trim.pass.is_some() {
             self.trim_step(cx);

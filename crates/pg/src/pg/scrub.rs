@@ -97,6 +97,10 @@ pub(crate) struct Run {
     skip: BTreeSet<HObject>,
     /// Objects that changed between the light question and the last deep one.
     moving: BTreeSet<HObject>,
+    /// Objects of the chunk of which shards were replaced by a write since the light question.
+    replaced: BTreeMap<HObject, BTreeSet<i8>>,
+    /// Something that was found has been replaced since.
+    forgave: bool,
     /// Objects of the chunk without digests yet, with their greatest size; `None` for one that goes alone.
     todo: VecDeque<(HObject, Option<u64>)>,
     /// The deep question: its range, where members go on, and who does.
@@ -136,6 +140,8 @@ impl Run {
             maps: Maps::new(),
             skip: BTreeSet::new(),
             moving: BTreeSet::new(),
+            replaced: BTreeMap::new(),
+            forgave: false,
             todo: VecDeque::new(),
             range: (start.clone(), start),
             more: BTreeMap::new(),
@@ -175,6 +181,22 @@ impl Scrub {
             if *object >= run.begin && *object < run.end {
                 run.moving.insert(object.clone());
             }
+        }
+    }
+}
+
+impl Scrub {
+    /// Whether something is known, or will be, of an object as it is now.
+    pub fn looks_at(&self, object: &HObject) -> bool {
+        self.run.as_deref().is_some_and(|run| run.has_begun() && *object < run.end)
+    }
+
+    /// A write has replaced all data of these shards of an object.
+    pub fn note_replaced(&mut self, object: HObject, shards: BTreeSet<i8>) {
+        let Some(run) = self.run.as_deref_mut().filter(|run| run.has_begun()) else { return };
+        run.forgave |= run.tally.forgive(&object, &shards);
+        if object >= run.begin && object < run.end {
+            run.replaced.entry(object).or_default().extend(shards);
         }
     }
 }
@@ -349,6 +371,7 @@ impl Pg {
         run.end = end.clone();
         run.skip = skip;
         run.moving.clear();
+        run.replaced.clear();
         run.maps.clear();
         run.stage = Stage::Light;
         let begin = run.begin.clone();
@@ -535,6 +558,9 @@ impl Pg {
             if !run.moving.contains(&object.head()) {
                 sound.remove(object);
             }
+        }
+        for (object, shards) in std::mem::take(&mut run.replaced) {
+            run.forgave |= run.tally.forgive(&object, &shards);
         }
         note_omap(&mut run, cx, self.id.pgid, &sound);
         snaps::check(self.id.pgid, run.plan.mode(), &sound, &mut run.snaps);

@@ -11,8 +11,8 @@ use pg::{OsdConfig, Portions};
 use store::{ObjectKey, Space, Txn};
 use types::{HObject, PgId, PoolId, SnapContext, SnapId, SpgId};
 
-use crate::coded_recovery::start_empty;
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard, under_way};
+use crate::coded_recovery::start_empty;
 use crate::sim::Sim;
 
 /// What a store has of an object.
@@ -326,7 +326,7 @@ fn what_is_copied_of_a_stale_shard_is_made_again() {
 }
 
 /// Objects that a copy has stored as damaged.
-fn damaged(s: &mut Sim, pool: PoolId, osd: i32) -> usize {
+pub fn damaged(s: &mut Sim, pool: PoolId, osd: i32) -> usize {
     let id = SpgId { pgid: PgId::new(pool, 0), shard: place_of(s, pool, osd) as i8 };
     let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
     store.scan(Space::Pg(id), b"x", Some(b"y"), usize::MAX).unwrap().len()

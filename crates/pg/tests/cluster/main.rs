@@ -9,6 +9,7 @@ mod coded_recovery;
 mod coded_scrub;
 mod coded_stale;
 mod coded_thrash;
+mod coded_verdicts;
 mod copies;
 mod counters;
 mod daemon;

@@ -22,7 +22,7 @@ pub enum How {
 }
 
 /// Asks for a scrub of the pool's first PG.
-fn ask(s: &mut Sim, pool: PoolId, how: How) {
+pub fn ask(s: &mut Sim, pool: PoolId, how: How) {
     let pgid = PgId::new(pool, 0);
     let pgs = vec![s.mon.map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id)];
     let (deep, repair) = (how == How::Deep, how == How::Repair);

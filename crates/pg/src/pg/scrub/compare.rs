@@ -72,6 +72,18 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// A write has replaced all data of some shards of an object; whether that takes back what was found.
+    pub fn forgive(&mut self, object: &HObject, replaced: &BTreeSet<i8>) -> bool {
+        let Some(bad) = self.bad.get_mut(object).filter(|bad| !bad.extra) else { return false };
+        let before = bad.bad().len();
+        bad.forgive(replaced);
+        let left = bad.bad().len();
+        if left == 0 {
+            self.bad.remove(object);
+        }
+        left < before
+    }
+
     fn add_bad(&mut self, object: &HObject, verdict: BadObject) {
         match self.bad.len() < MOST_FOUND {
             true => drop(self.bad.insert(object.clone(), verdict)),
@@ -105,6 +117,13 @@ impl BadObject {
     /// Copies that are to be replaced.
     pub fn bad(&self) -> BTreeSet<PgShard> {
         self.missing.union(&self.inconsistent).copied().collect()
+    }
+
+    /// A write has replaced all data of these shards: what was found of them is not so any more.
+    fn forgive(&mut self, replaced: &BTreeSet<i8>) {
+        let stays = |copy: &PgShard| !replaced.contains(&copy.shard);
+        self.missing.retain(stays);
+        self.inconsistent.retain(stays);
     }
 }
 

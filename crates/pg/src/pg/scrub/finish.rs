@@ -52,7 +52,7 @@ impl Pg {
                     true => self.scrub.errors_go = true,
                     false => left = (0, 0),
                 }
-            } else if repaired {
+            } else if repaired || run.forgave {
                 self.scrub.check_after_repair = true;
             } else if shallow + deep > 0 {
                 self.scrub.failed_repair = true;
@@ -161,20 +161,17 @@ impl Pg {
             match copy == self.me(cx) {
                 true => self.lost_shards(vec![object.clone()], cx),
                 false => {
-                    let body = PgBody::Spoiled { object: object.clone(), version: bad.version };
+                    let body = PgBody::Spoiled { object: object.clone() };
                     cx.send_pg(copy, self.id, self.interval(), body);
                 }
             }
         }
     }
 
-    /// Member: the shard here is not what the others make of it, as the primary has found.
-    pub fn handle_spoiled(&mut self, from: PgShard, object: HObject, version: Eversion, cx: &mut Shared) {
-        if from != self.primary() || self.phase != Phase::Replica || self.missing.contains(&object) {
-            return;
-        }
-        // Unless it was written since.
-        if !stored_version(&mut cx.store, &self.object_key(&object)).is_ok_and(|is| is > version) {
+    /// Member: the shard here is not what the others make of it, as the primary has found. Writes since have
+    /// not replaced it.
+    pub fn handle_spoiled(&mut self, from: PgShard, object: HObject, cx: &mut Shared) {
+        if from == self.primary() && self.phase == Phase::Replica && !self.missing.contains(&object) {
             self.lost_shards(vec![object], cx);
         }
     }
@@ -267,6 +264,13 @@ impl Pg {
         }
     }
 
+    /// Primary: the same when a write has ended. The next one must not begin on what is to be replaced.
+    pub(in crate::pg) fn repair_found(&mut self, cx: &mut Shared) {
+        if !self.scrub.repairs.is_empty() {
+            self.repair_step(cx);
+        }
+    }
+
     /// Takes bad copies for missing ones: recovery replaces them. All other members' copies were found good.
     fn repair_copies(&mut self, object: &HObject, repair: Repair, cx: &mut Shared) {
         if let Some(has) = repair.extra {
@@ -343,10 +347,11 @@ impl Pg {
         }
     }
 
-    fn drop_extra(&self, object: &HObject, version: Eversion, cx: &mut Shared) {
+    fn drop_extra(&mut self, object: &HObject, version: Eversion, cx: &mut Shared) {
         if stored_version(&mut cx.store, &self.object_key(object)).is_ok_and(|v| v <= version) {
             let mut txn = Txn::new();
             txn.remove(&self.object_key(object));
+            self.forget_mark(object, &mut txn);
             cx.submit(txn, Done::Nothing);
         }
     }
