@@ -115,7 +115,8 @@ pub enum PgBody {
     PushAck {
         objects: Vec<Pushed>,
     },
-    /// The asked copy does not have that version.
+    /// The asked copy does not have that version. Zero: it has nothing at all of the object, of which it
+    /// should have a shard.
     PullRefused {
         object: HObject,
         need: Eversion,

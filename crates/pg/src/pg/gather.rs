@@ -56,6 +56,11 @@ impl Refusal {
         [Errno::ENOENT, STALE, Errno::EIO].contains(&self.why)
     }
 
+    /// Whether nothing of the object is there, not even what is damaged.
+    pub fn is_absence(self) -> bool {
+        self.why == STALE && self.has == Eversion::ZERO
+    }
+
     /// What a message says.
     fn read(result: i32, data: Bytes) -> Self {
         let why = Errno(result.saturating_neg());

@@ -209,7 +209,10 @@ impl Pg {
                 self.finish(&object, cx);
                 self.rebuild_object(&object, cx);
             }
-            Some(_) if self.is_pulling(&object, from) => self.attributes_refused(&object, from, cx),
+            Some(_) if self.is_pulling(&object, from) => {
+                self.doubt_no_more(&object);
+                self.attributes_refused(&object, from, cx);
+            }
             _ => {
                 let Backend::Coded(coded) = &mut self.backend else { return };
                 if coded.newer.len() < MAX_NEWER {
@@ -252,8 +255,16 @@ impl Pg {
         matches!(&self.backend, Backend::Coded(coded) if coded.doubted.contains(object))
     }
 
+    /// Primary: a member has something of an object, damaged or of another version: it was not deleted.
+    pub(super) fn doubt_no_more(&mut self, object: &HObject) {
+        if let Backend::Coded(coded) = &mut self.backend {
+            coded.doubted.remove(object);
+        }
+    }
+
     /// Primary: objects that some members have and the others, this copy among them, do not. If they cannot
-    /// be made, although all members are there, they were deleted, and the shards that are left missed that.
+    /// be made, although all members are there and the others have nothing of them, they were deleted, and the
+    /// shards that are left missed that.
     pub(super) fn delete_doubted(&mut self, cx: &mut Shared) {
         if !self.is_active() {
             return;

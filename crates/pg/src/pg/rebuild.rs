@@ -352,12 +352,18 @@ impl Pg {
                     self.send_shards(object, cx);
                 }
             }
-            Ok(_) => self.shard_refused(object, copy, "its shard is too short", cx),
+            Ok(_) => {
+                self.doubt_no_more(object);
+                self.shard_refused(object, copy, "its shard is too short", cx);
+            }
             Err(refusal) if self.is_acting(copy) && self.learn_newer(object, (version, refusal.has), cx) => {
                 self.finish(object, cx);
                 self.rebuild_object(object, cx);
             }
             Err(refusal) if refusal.is_lack() => {
+                if !refusal.is_absence() {
+                    self.doubt_no_more(object);
+                }
                 self.shard_refused(object, copy, &refusal.why.to_string(), cx);
             }
             Err(_) => {
@@ -508,6 +514,7 @@ impl Pg {
             if let Backend::Coded(coded) = &mut self.backend {
                 coded.readable.remove(&pushed.object);
             }
+            self.doubt_no_more(&pushed.object);
         }
         self.update_last_complete();
         self.handle_push_ack(me, objects, cx);

@@ -306,11 +306,19 @@ impl Pg {
             }
             let refused = match self.newer_here(&object, need, cx) {
                 Some(version) => PgBody::Newer { object, version },
+                None if self.has_nothing_of(&object, cx) => {
+                    PgBody::PullRefused { object, need: Eversion::ZERO }
+                }
                 None => PgBody::PullRefused { object, need },
             };
             cx.send_pg(from, self.id, reply, refused);
         }
         self.send_pushes(from, reply, answer, cx);
+    }
+
+    /// Whether no shard of an object is here, of whatever version.
+    fn has_nothing_of(&self, object: &HObject, cx: &mut Shared) -> bool {
+        self.is_coded() && cx.store.stat(&self.object_key(object)) == Ok(None)
     }
 
     /// The asked copy does not have the version: look elsewhere.
@@ -319,6 +327,9 @@ impl Pg {
             return;
         }
         if self.is_coded() {
+            if need != Eversion::ZERO {
+                self.doubt_no_more(object);
+            }
             return self.attributes_refused(object, from, cx);
         }
         if self.revert_refused(from, object, cx) {

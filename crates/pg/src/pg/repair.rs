@@ -163,6 +163,7 @@ impl Pg {
             return;
         }
         if self.is_coded() {
+            self.doubt_no_more(&object);
             return self.shard_is_damaged(from, object, cx);
         }
         // An object that is missing here too is fetched first: `stored_version` would be that of an older

@@ -639,6 +639,43 @@ fn what_the_primary_has_lost_is_not_made_anew() {
     }
 }
 
+/// The same where too few of the shards that are left can be read: that is damage, and no deletion.
+#[test]
+fn what_nobody_can_read_was_not_deleted() {
+    for seed in 0..8 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let content = bytes(&mut s, 40 * CHUNK);
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        write_others(&mut s, pool, 8);
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let object = s.client.object(&map, pool, "o");
+        let mut txn = Txn::new();
+        txn.remove(&ObjectKey::new(place_of(&s, pool, first) as i8, object.clone()));
+        s.nodes[first as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+        s.commit(first);
+        s.restart(first);
+        s.settle();
+        let others: Vec<usize> = (0..4).filter(|place| members[*place] != first).collect();
+        for place in others.iter().copied().filter(|place| *place != others[seed as usize % 3]) {
+            crate::coded_recovery::damage(&mut s, pool, place, "o");
+        }
+        s.client.damage_allowed = true;
+        let map = s.mon.map.clone();
+        let new = bytes(&mut s, 2 * CHUNK);
+        s.client.write(&map, pool, "o", new);
+        s.until("answered", |s| s.client.is_idle());
+        assert_eq!(s.client.replies.last().unwrap().1.result, -5, "seed {seed}");
+        s.run(1_000);
+        for place in others {
+            let store = s.nodes[members[place] as usize].core.as_mut().unwrap().store_mut();
+            let key = ObjectKey::new(place as i8, s.client.object(&map, pool, "o"));
+            assert!(store.stat(&key).unwrap().is_some(), "seed {seed}");
+        }
+    }
+}
+
 /// A member has missed that an object was deleted: when that is made again, what it has is no hindrance.
 #[test]
 fn what_a_member_did_not_delete_is_deleted() {
