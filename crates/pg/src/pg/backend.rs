@@ -57,9 +57,11 @@ pub(crate) struct Coded {
     pub rebuilds: BTreeMap<HObject, Rebuilding>,
     /// Primary: objects of which only data was damaged here. Requests read that of other shards.
     pub readable: BTreeSet<HObject>,
-    /// Refusals of shards that the cluster log was told of in this interval. Copies that get no writes are
-    /// not asked again.
+    /// Refusals of shards that the cluster log was told of in this interval.
     pub told: BTreeSet<(HObject, Eversion, PgShard)>,
+    /// Primary: versions of objects that copies which get no writes have refused in this interval. They are
+    /// not asked for them again.
+    pub refused: BTreeMap<(HObject, PgShard), Eversion>,
     /// Primary: members were told in this interval that none of them takes back anything up to here.
     settled: Eversion,
     /// Primary: the newest write when that was last looked at.
@@ -517,6 +519,7 @@ impl Pg {
         }
         coded.readable.clear();
         coded.told.clear();
+        coded.refused.clear();
         (coded.settled, coded.seen) = (Eversion::ZERO, Eversion::ZERO);
     }
 

@@ -127,15 +127,15 @@ impl Pg {
     /// Whether a copy that gets no writes has refused a shard in this interval. What it has does not change.
     fn has_refused(&self, object: &HObject, version: Eversion, copy: PgShard) -> bool {
         let Backend::Coded(coded) = &self.backend else { return false };
-        !coded.told.is_empty()
+        !coded.refused.is_empty()
             && !self.is_acting(copy)
-            && coded.told.contains(&(object.clone(), version, copy))
+            && coded.refused.get(&(object.clone(), copy)) == Some(&version)
     }
 
     /// A copy has been given an object: what it refused before says nothing any more.
     pub(super) fn has_it_now(&mut self, copy: PgShard, object: &HObject) {
         if let Backend::Coded(coded) = &mut self.backend {
-            coded.told.retain(|(of, _, by)| (of, by) != (object, &copy));
+            coded.refused.remove(&(object.clone(), copy));
         }
     }
 
@@ -407,6 +407,8 @@ impl Pg {
             self.repair_own(object, cx);
         } else if is_member {
             self.shard_is_damaged(copy, object.clone(), cx);
+        } else if let Backend::Coded(coded) = &mut self.backend {
+            coded.refused.insert((object.clone(), copy), version);
         }
     }
 

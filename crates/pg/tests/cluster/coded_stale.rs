@@ -576,6 +576,49 @@ fn nobody_waits_for_an_object_that_is_lost() {
     }
 }
 
+/// A stray that has nothing of very many objects is asked once for each.
+#[test]
+fn what_a_stray_refuses_is_remembered() {
+    const COUNT: usize = 1_100;
+    let config = OsdConfig { min_pg_log_entries: 2 * COUNT, ..OsdConfig::default() };
+    let (mut s, pool) = cluster_with((2, 1), 2, 1, 2, config);
+    let map = s.mon.map.clone();
+    let names: Vec<String> = (0..COUNT).map(|at| format!("x{at}")).collect();
+    for some in names.chunks(50) {
+        for name in some {
+            s.client.write(&map, pool, name, vec![1; 10]);
+        }
+        s.until("written", |s| s.client.is_idle());
+    }
+    s.settle();
+    let (first, (stray, _), (other, _)) = (primary(&s, pool), a_member(&s, pool, 0), a_member(&s, pool, 1));
+    for osd in [stray, other] {
+        let (place, mut txn) = (place_of(&s, pool, osd) as i8, Txn::new());
+        for name in &names {
+            txn.remove(&ObjectKey::new(place, s.client.object(&map, pool, name)));
+        }
+        s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+        s.commit(osd);
+    }
+    s.kill(stray);
+    s.mon.mark_out(stray);
+    s.until("filled", |s| {
+        let members = acting(s, pool);
+        members.iter().all(|osd| (0..4).contains(osd) && *osd != stray)
+            && s.states().values().all(|t| t.contains("active"))
+    });
+    s.start(stray);
+    let refused = |s: &mut Sim| crate::counters::counter(s, first, "loligo_shards_refused") as usize;
+    for _ in 0..100 {
+        s.run(1_000);
+        if refused(&mut s) >= 2 * COUNT {
+            break;
+        }
+    }
+    s.run(10_000);
+    assert_eq!(refused(&mut s), 2 * COUNT);
+}
+
 /// All of a shard that is asked for is there: an answer that is too short is none, and no zeros are read in
 /// its place.
 #[test]
