@@ -201,6 +201,7 @@ impl Pg {
             self.reconsider_waiting(cx);
         }
         self.settle(cx);
+        self.doubt_again(cx);
         self.learn_all_newer(cx);
         self.find_unfound(cx);
         self.repeat_repairs(cx);

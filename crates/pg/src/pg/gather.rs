@@ -452,6 +452,8 @@ impl Pg {
         self.may_be_read(ask)?;
         match stored_version(&mut cx.store, &self.object_key(&ask.object)) {
             Ok(version) if version == ask.version => Ok(()),
+            // Its attributes are gone.
+            Ok(Eversion::ZERO) if !self.has_nothing_of(&ask.object, cx) => Err(Refusal::of(Errno::EIO)),
             Ok(has) => Err(Refusal { why: STALE, has }),
             Err(LoadError::Decode(_)) => Err(Refusal::of(Errno::EIO)),
             Err(LoadError::Store(e)) => Err(Refusal::of(refused(&e))),

@@ -6,7 +6,7 @@
 //!    newest of these left: zero for a deletion.
 //! 2. What a merge takes out of the log is not in it: whoever takes entries out clears it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use store::{Op, Txn};
 use types::{Epoch, Eversion, HObject, PgShard};
@@ -16,7 +16,7 @@ use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry};
 use crate::hash::FixedMap;
 use crate::log::PgLog;
-use crate::missing::MissingItem;
+use crate::missing::{Missing, MissingItem};
 use crate::object::{LoadError, ObjectState, stored_version};
 use crate::osd::shared::{Done, Shared};
 use crate::peer::PgBody;
@@ -218,6 +218,31 @@ impl Pg {
                 if coded.newer.len() < MAX_NEWER {
                     coded.newer.insert(object, version);
                 }
+            }
+        }
+    }
+
+    /// Primary: an earlier one may have learnt of objects of which nobody's log tells, and have ended before it
+    /// turned out whether they were deleted. It alone lacks them then: whoever has missed a write of theirs,
+    /// or has lost it, lacks them as well.
+    pub(super) fn doubt_again(&mut self, cx: &mut Shared) {
+        // What the log tells is known by now.
+        self.newest();
+        let Backend::Coded(coded) = &self.backend else { return };
+        let theirs = self.write_targets(cx).into_iter().filter_map(|to| self.peers.get(&to)?.missing.as_ref());
+        let all = std::iter::once(&self.missing).chain(theirs).flat_map(Missing::iter);
+        let untold = all.filter(|(o, item)| item.need <= self.log.tail() && !coded.newest.tells_of(o));
+        let mut by_object: BTreeMap<HObject, (Eversion, usize)> = BTreeMap::new();
+        for (object, item) in untold {
+            by_object.entry(object.clone()).or_insert((item.need, 0)).1 += 1;
+        }
+        by_object.retain(|object, (_, lacking)| *lacking == 1 && self.has_nothing_of(object, cx));
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        for (object, (need, _)) in by_object {
+            if self.missing.contains(&object) {
+                coded.doubted.insert(object);
+            } else if coded.newer.len() < MAX_NEWER {
+                coded.newer.insert(object, need);
             }
         }
     }

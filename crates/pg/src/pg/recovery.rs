@@ -317,7 +317,7 @@ impl Pg {
     }
 
     /// Whether no shard of an object is here, of whatever version.
-    fn has_nothing_of(&self, object: &HObject, cx: &mut Shared) -> bool {
+    pub(super) fn has_nothing_of(&self, object: &HObject, cx: &mut Shared) -> bool {
         self.is_coded() && cx.store.stat(&self.object_key(object)) == Ok(None)
     }
 

@@ -12,7 +12,7 @@ use types::{ConnId, PgId, PoolId, SnapContext, SpgId};
 
 use crate::client::Expected;
 use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
-use crate::coded_stale::{make_stale, mark_damaged, place_of, short_log};
+use crate::coded_stale::{content, make_stale, mark_damaged, place_of, put_back, short_log};
 use crate::scrub::{How, scrub};
 use crate::shares::{ONE, answer, request};
 use crate::sim::{MON, Sim};
@@ -39,6 +39,42 @@ fn read_all(s: &mut Sim, pool: PoolId) {
         s.client.read(&map, pool, &name);
     }
     s.until("read", |s| s.client.is_idle());
+}
+
+/// A primary knows nothing of an object of which a member says that it has it, and that was deleted. The PG
+/// divides before that has turned out.
+#[test]
+fn a_child_knows_what_was_perhaps_deleted() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let moves = |s: &Sim, name: &str| s.client.object(&map, pool, name).hash % 2 == 1;
+        let name = (0..).map(|at| format!("n{at}")).find(|name| moves(&s, name)).unwrap();
+        let old = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, &name, old);
+        s.settle();
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let place = (0..4).cycle().skip(seed as usize).find(|at| members[*at] != first).unwrap();
+        let object = s.client.object(&map, pool, &name);
+        let was = content(&mut s, members[place], place, object);
+        s.client.remove(&map, pool, &name);
+        s.settle();
+        for at in 0..8 {
+            s.client.write(&map, pool, "other", vec![at; 10]);
+            s.settle();
+        }
+        put_back(&mut s, members[place], was);
+        s.commit(members[place]);
+        s.restart(members[place]);
+        s.settle();
+        let map = s.mon.map.clone();
+        let new = bytes(&mut s, 3 * CHUNK);
+        s.client.write(&map, pool, &name, new);
+        s.until("unfound", |s| s.nodes[first as usize].log.iter().any(|line| line.contains("is unfound")));
+        edit(&mut s, pool, |p| p.set_pg_num(2));
+        s.settle();
+        check_shards(&mut s, pool);
+    }
 }
 
 /// Objects that are kept aside on any OSD.

@@ -789,6 +789,57 @@ fn a_deletion_by_a_stale_primary_costs_no_good_shard() {
     }
 }
 
+/// A primary that does not know whether an object was deleted ends, for a moment or longer, or another one
+/// takes its place: whoever is the primary then finds out.
+#[test]
+fn what_was_perhaps_deleted_is_not_forgotten() {
+    for seed in 0..12 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let old = bytes(&mut s, 6 * CHUNK);
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let (osd, place) = a_member(&s, pool, seed);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, osd, place, object);
+        s.client.remove(&map, pool, "o");
+        s.settle();
+        write_others(&mut s, pool, 8);
+        put_back(&mut s, osd, was);
+        s.commit(osd);
+        s.restart(osd);
+        s.settle();
+        let first = primary(&s, pool);
+        let map = s.mon.map.clone();
+        let new = bytes(&mut s, 3 * CHUNK);
+        s.client.write(&map, pool, "o", new.clone());
+        s.until("unfound", |s| s.nodes[first as usize].log.iter().any(|line| line.contains("is unfound")));
+        s.client.paused = true;
+        s.commit(first);
+        let goes_on = |s: &mut Sim| {
+            primary(s, pool) != first && s.states().values().all(|t| t.contains("active"))
+        };
+        match seed % 3 {
+            0 => s.restart(first),
+            1 => {
+                s.kill(first);
+                s.until("goes on", goes_on);
+                s.start(first);
+            }
+            _ => {
+                s.mon.change(|inc, _| {
+                    inc.new_primary_affinity.insert(first, 0);
+                });
+                s.until("goes on", goes_on);
+            }
+        }
+        s.until("clean", |s| s.all_are("active+clean"));
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
 /// A member was made anew since an object was deleted, and its log begins behind that. What its medium gives
 /// back of the object is no hindrance: the primary's log tells.
 #[test]

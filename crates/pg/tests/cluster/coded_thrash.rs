@@ -49,7 +49,7 @@ fn thrash(seed: u64, rounds: usize) {
     let plan = Plan {
         divides: seed / 5 % 3 == 1,
         snapshots: seed / 3 % 2 == 0,
-        damages: code.1 > 1 && seed / 5 % 3 == 2,
+        damages: code.1 > 1 && seed / 5 % 3 != 0,
     };
     let log = if plan.damages { 5_000 } else { [2, 10, 500][seed as usize / 7 % 3] };
     let (mut s, pool) =
