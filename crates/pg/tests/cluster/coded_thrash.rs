@@ -9,10 +9,10 @@ use pg::object::ObjectInfo;
 use store::{ObjectKey, Txn};
 use types::{HObject, PgId, PoolId, SnapContext};
 
-use crate::coded::{CHUNK, acting, check_shards, cluster_with};
+use crate::coded::{CHUNK, check_shards, cluster_with};
 use crate::coded_recovery::{fault, min_size, read_all, requests};
 use crate::coded_stale::{content, put_back};
-use crate::scrub::{How, scrub};
+use crate::scrub::{How, scrub_pg};
 use crate::sim::Sim;
 
 const CODES: [(u8, u8); 5] = [(2, 1), (2, 2), (3, 2), (4, 2), (3, 3)];
@@ -78,9 +78,10 @@ fn thrash(seed: u64, rounds: usize) {
     }
     s.settle();
     if damage.is_there {
-        scrub(&mut s, pool, How::Repair);
+        scrub_all(&mut s, pool, How::Repair);
         s.until("repaired", |s| s.states().values().all(|t| t.contains("active+clean")));
-        assert!(scrub(&mut s, pool, How::Deep).ends_with(" ok"), "seed {seed}");
+        let ends = scrub_all(&mut s, pool, How::Deep);
+        assert!(ends.iter().all(|end| end.ends_with(" ok")), "seed {seed}: {ends:?}");
     }
     s.settle();
     if !plan.snapshots {
@@ -101,6 +102,18 @@ fn divide(s: &mut Sim, pool: PoolId) {
             pool.pgp_num = if moves { now * 2 } else { pool.pgp_num };
         });
     }
+}
+
+/// The members of an object's PG, by place.
+fn members_of(s: &Sim, pool: PoolId, name: &str) -> Vec<i32> {
+    let (map, hash) = (&s.mon.map, s.client.object(&s.mon.map, pool, name).hash);
+    let pgid = map.raw_pg_to_pg(PgId::new(pool, hash)).expect("the pool is there");
+    map.pg_to_up_acting(pgid).acting
+}
+
+/// Scrubs every PG of the pool; the last line of each.
+fn scrub_all(s: &mut Sim, pool: PoolId, how: How) -> Vec<String> {
+    (0..s.mon.map.pools[&pool].pg_num).map(|seed| scrub_pg(s, PgId::new(pool, seed), how)).collect()
 }
 
 /// Another snapshot, or one less.
@@ -128,11 +141,16 @@ impl Damage {
             return;
         }
         if std::mem::take(&mut self.is_there) {
-            scrub(s, pool, How::Repair);
+            scrub_all(s, pool, How::Repair);
             return;
         }
-        let (name, members) = (format!("o{}", s.rng.below(4)), acting(s, pool));
+        let name = format!("o{}", s.rng.below(4));
+        let members = members_of(s, pool, &name);
         let place = s.rng.below(members.len() as u64) as usize;
+        // The newest map may have a hole that no PG knows of yet.
+        if s.nodes.get(members[place] as usize).is_none() {
+            return;
+        }
         let object = s.client.object(&s.mon.map, pool, &name);
         let key = ObjectKey::new(place as i8, object.clone());
         let osd = members[place];
@@ -150,7 +168,7 @@ impl Damage {
             let (map, part) = (s.mon.map.clone(), vec![s.rng.below(256) as u8; 3 * CHUNK]);
             s.client.write(&map, pool, &name, part);
             s.until("written", |s| s.client.is_idle());
-            if s.all_are("active+clean") && acting(s, pool) == members {
+            if s.all_are("active+clean") && members_of(s, pool, &name) == members {
                 put_back(s, osd, was);
             }
         }

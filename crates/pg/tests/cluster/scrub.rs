@@ -23,11 +23,15 @@ pub enum How {
 
 /// Asks for a scrub of the pool's first PG.
 pub fn ask(s: &mut Sim, pool: PoolId, how: How) {
-    let pgid = PgId::new(pool, 0);
+    ask_pg(s, PgId::new(pool, 0), how);
+}
+
+/// The same of another one.
+fn ask_pg(s: &mut Sim, pgid: PgId, how: How) {
     let pgs = vec![s.mon.map.primary_shard(pgid).map_or(SpgId::replicated(pgid), |(_, id)| id)];
     let (deep, repair) = (how == How::Deep, how == How::Repair);
     let message = MOsdScrub2 { fsid: FSID, epoch: s.mon.map.epoch, pgs, repair, deep };
-    let to = primary(s, pool);
+    let to = s.mon.map.pg_to_up_acting(pgid).acting_primary;
     s.input(to, Input::FromMgr(message.into()));
 }
 
@@ -40,16 +44,22 @@ pub fn lines(s: &Sim, pool: PoolId) -> Vec<String> {
 
 /// Scrubs and waits for the end; its last line.
 pub fn scrub(s: &mut Sim, pool: PoolId, how: How) -> String {
+    scrub_pg(s, PgId::new(pool, 0), how)
+}
+
+/// The same of another PG than the pool's first.
+pub fn scrub_pg(s: &mut Sim, pgid: PgId, how: How) -> String {
     let word = match how {
         How::Light => "scrub",
         How::Deep => "deep-scrub",
         How::Repair => "repair",
     };
-    let osd = primary(s, pool) as usize;
+    let osd = s.mon.map.pg_to_up_acting(pgid).acting_primary as usize;
     let before = s.nodes[osd].log.len();
-    ask(s, pool, how);
+    ask_pg(s, pgid, how);
     let over = |l: &&String| {
-        l.contains(&format!(" {word} ok")) || (l.contains(" errors") && !l.contains(" missing, "))
+        let is_end = l.contains(&format!(" {word} ok")) || (l.contains(" errors") && !l.contains(" missing, "));
+        is_end && l.starts_with(&format!("{pgid} "))
     };
     s.until("scrubbed", |s| s.nodes[osd].log[before..].iter().any(|l| over(&l)));
     s.nodes[osd].log[before..].iter().find(over).cloned().unwrap()
