@@ -231,7 +231,8 @@ impl Pg {
         let shards_of = |entry: &LogEntry| {
             let object = &entry.object;
             let shards = (0i8..).zip(&parts.shards);
-            let replaced = shards.filter(|(shard, part)| part.replaces(&ObjectKey::new(*shard, object.clone())));
+            let replaced =
+                shards.filter(|(shard, part)| part.replaces(&ObjectKey::new(*shard, object.clone())));
             (object.clone(), replaced.map(|(shard, _)| shard).collect())
         };
         looked_at.map(shards_of).collect()

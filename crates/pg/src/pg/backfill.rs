@@ -34,6 +34,11 @@ pub(crate) struct Backfill {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Idle,
+    /// Another member says what it has up to `end`, in an erasure-coded PG.
+    Asking {
+        id: u64,
+        end: HObject,
+    },
     /// The target compares the range up to `end`.
     Comparing {
         end: HObject,
@@ -67,7 +72,7 @@ impl Backfill {
     pub fn is_copying(&self, object: &HObject) -> bool {
         let end = match &self.step {
             Step::Comparing { end } | Step::Copying { end, .. } | Step::Moving { end } => end,
-            Step::Idle | Step::Complete => return false,
+            Step::Idle | Step::Asking { .. } | Step::Complete => return false,
         };
         *object > self.last_backfill && object <= end
     }
@@ -87,12 +92,29 @@ fn successor(o: &HObject) -> HObject {
 impl Pg {
     /// Objects above `after` in order, at most `max`.
     fn list_after(&self, after: &HObject, max: usize, cx: &mut Shared) -> Result<Vec<HObject>, StoreError> {
-        let (start, until) = pg_range(self.id.pgid, self.key.pg_num);
-        let from = if *after < start { start } else { successor(after) };
+        self.list_between(after, &HObject::max(), max, cx)
+    }
+
+    /// The same up to and including `end`.
+    pub(super) fn list_between(
+        &self,
+        after: &HObject,
+        end: &HObject,
+        max: usize,
+        cx: &mut Shared,
+    ) -> Result<Vec<HObject>, StoreError> {
+        let (from, until) = self.bounds_between(after, end);
         let mut listed = cx.store.list(self.id.shard, &from, &until, max)?;
         // A successor in snapshot order can be the object itself when its snapshot is the highest number.
         listed.retain(|o| o > after);
         Ok(listed)
+    }
+
+    /// What is above `after`, up to and including `end`: from, and up to without.
+    pub(super) fn bounds_between(&self, after: &HObject, end: &HObject) -> (HObject, HObject) {
+        let (start, until) = pg_range(self.id.pgid, self.key.pg_num);
+        let from = if *after < start { start } else { successor(after) };
+        (from, if end.max { until } else { successor(end) })
     }
 
     /// Whether flags of the map hold backfills: all, or those that would only move what has copies enough.
@@ -122,7 +144,7 @@ impl Pg {
             return;
         }
         let yields = !self.forced.backfill && self.others_go_first(cx);
-        let may_begin = self.missing.is_empty() && !self.backfill_is_held(cx) && !yields;
+        let may_begin = self.has_all_to_copy() && !self.backfill_is_held(cx) && !yields;
         let open =
             self.backfills.iter().any(|(osd, b)| b.step == Step::Idle && !self.target_is_full(*osd, cx));
         let has_place = may_begin && open && cx.take_backfill_place(self.id, self.backfill_priority());
@@ -148,6 +170,12 @@ impl Pg {
         }
     }
 
+    /// Whether the primary lacks nothing that targets need. An object that was perhaps deleted does not hold
+    /// them up: that may turn out when they are members, and not before.
+    pub(super) fn has_all_to_copy(&self) -> bool {
+        self.missing.iter().all(|(object, _)| self.is_doubted(object) && self.unfound.contains(object))
+    }
+
     fn begin_range(&mut self, osd: PgShard, cx: &mut Shared) {
         let Some(b) = self.backfills.get(&osd) else { return };
         let begin = b.last_backfill.clone();
@@ -160,15 +188,28 @@ impl Pg {
             Some(last) if listed.len() >= max => last.clone(),
             _ => HObject::max(),
         };
+        if !self.ask_witness(osd, &end, cx) {
+            self.compare_range(osd, end, listed, cx);
+        }
+    }
+
+    /// Has the target compare a range, of which these objects are here.
+    pub(super) fn compare_range(
+        &mut self,
+        osd: PgShard,
+        end: HObject,
+        listed: Vec<HObject>,
+        cx: &mut Shared,
+    ) {
+        let Some(b) = self.backfills.get_mut(&osd) else { return };
+        let begin = b.last_backfill.clone();
+        b.step = Step::Comparing { end: end.clone() };
         let mut objects = Vec::with_capacity(listed.len());
         for object in listed {
             match stored_version(&mut cx.store, &self.object_key(&object)) {
                 Ok(version) => objects.push((object, version)),
                 Err(e) => cx.cluster_log(LogLevel::Error, format!("pg {} object {object}: {e}", self.id)),
             }
-        }
-        if let Some(b) = self.backfills.get_mut(&osd) {
-            b.step = Step::Comparing { end: end.clone() };
         }
         cx.send_pg(osd, self.id, self.interval(), PgBody::BackfillRange { begin, end, objects });
     }

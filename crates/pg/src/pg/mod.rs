@@ -53,6 +53,7 @@ mod staging;
 pub mod state;
 mod stats;
 mod trim;
+mod witness;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -165,8 +165,8 @@ impl Pg {
             return None;
         }
         let stored = stored_version(&mut cx.store, &self.object_key(object)).ok().filter(|v| *v > named)?;
-        let is_told = self.missing.contains(object)
-            || self.newest().is_none_or(|newest| newest.tells_of(object));
+        let is_told =
+            self.missing.contains(object) || self.newest().is_none_or(|newest| newest.tells_of(object));
         (!is_told).then_some(stored)
     }
 
@@ -229,7 +229,8 @@ impl Pg {
         // What the log tells is known by now.
         self.newest();
         let Backend::Coded(coded) = &self.backend else { return };
-        let theirs = self.write_targets(cx).into_iter().filter_map(|to| self.peers.get(&to)?.missing.as_ref());
+        let theirs =
+            self.write_targets(cx).into_iter().filter_map(|to| self.peers.get(&to)?.missing.as_ref());
         let all = std::iter::once(&self.missing).chain(theirs).flat_map(Missing::iter);
         let untold = all.filter(|(o, item)| item.need <= self.log.tail() && !coded.newest.tells_of(o));
         let mut by_object: BTreeMap<HObject, (Eversion, usize)> = BTreeMap::new();
@@ -252,16 +253,22 @@ impl Pg {
     pub(super) fn learn_all_newer(&mut self, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         for (object, version) in std::mem::take(&mut coded.newer) {
-            let Ok(is) = self.version_of(&object, cx) else { continue };
-            if is == Eversion::ZERO && self.newest().is_some_and(|newest| newest.tells_of(&object)) {
+            let is_told = self.newest().is_some_and(|newest| newest.tells_of(&object));
+            if is_told && self.version_of(&object, cx) == Ok(Eversion::ZERO) {
                 self.remove_deleted(&object, version, cx);
-                continue;
+            } else {
+                self.is_named(object, version, cx);
             }
-            let has_learnt = self.learn_newer(&object, (is, version), cx);
-            if let Backend::Coded(coded) = &mut self.backend {
-                if has_learnt && is == Eversion::ZERO {
-                    coded.doubted.insert(object);
-                }
+        }
+    }
+
+    /// Primary: a member has an object in this version. It may be news.
+    pub(super) fn is_named(&mut self, object: HObject, version: Eversion, cx: &mut Shared) {
+        let Ok(is) = self.version_of(&object, cx) else { return };
+        let has_learnt = self.learn_newer(&object, (is, version), cx);
+        if let Backend::Coded(coded) = &mut self.backend {
+            if has_learnt && is == Eversion::ZERO {
+                coded.doubted.insert(object);
             }
         }
     }

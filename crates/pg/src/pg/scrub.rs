@@ -29,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use types::{Epoch, Errno, HObject, PgShard};
 
+use super::witness::is_witness;
 use super::{Pg, Phase};
 use crate::entry::EntryKind;
 use crate::info::PgSums;
@@ -429,6 +430,9 @@ impl Pg {
 
     /// Primary: a member's answer.
     pub fn handle_scrub_map(&mut self, from: PgShard, part: ScrubPart, cx: &mut Shared) {
+        if is_witness(part.id) {
+            return self.take_witness(part, cx);
+        }
         let id = self.scrub.last_id;
         let Some(run) = &mut self.scrub.run else { return };
         if part.id != id || !run.waiting.remove(&from) {

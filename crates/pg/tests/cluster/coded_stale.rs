@@ -719,6 +719,44 @@ fn what_nobody_can_read_was_not_deleted() {
     }
 }
 
+/// The primary has lost an object, or a write of it, without a trace, when another member is backfilled: the
+/// new one gets its shard, and so does the primary.
+#[test]
+fn what_the_primary_has_lost_is_backfilled() {
+    for seed in 0..12 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 1, seed, short_log());
+        let map = s.mon.map.clone();
+        if seed % 3 < 2 {
+            let content = bytes(&mut s, 6 * CHUNK);
+            // The log tells of it, or does not any more.
+            let (before, after) = if seed % 3 == 0 { (0, 8) } else { (8, 0) };
+            write_others(&mut s, pool, before);
+            s.client.write(&map, pool, "o", content);
+            s.settle();
+            write_others(&mut s, pool, after);
+            let first = primary(&s, pool);
+            let place = place_of(&s, pool, first);
+            let mut txn = Txn::new();
+            txn.remove(&ObjectKey::new(place as i8, s.client.object(&map, pool, "o")));
+            s.nodes[first as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+            s.commit(first);
+        } else {
+            make_stale(&mut s, pool, "o", seed, 8);
+        }
+        let first = primary(&s, pool);
+        s.restart(first);
+        s.settle();
+        let (osd, _) = a_member(&s, pool, seed);
+        s.mon.mark_out(osd);
+        s.settle();
+        assert!(!acting(&s, pool).contains(&osd));
+        check_shards(&mut s, pool);
+        let map = s.mon.map.clone();
+        s.client.read(&map, pool, "o");
+        s.settle();
+    }
+}
+
 /// A member has missed that an object was deleted: when that is made again, what it has is no hindrance.
 #[test]
 fn what_a_member_did_not_delete_is_deleted() {
@@ -816,9 +854,8 @@ fn what_was_perhaps_deleted_is_not_forgotten() {
         s.until("unfound", |s| s.nodes[first as usize].log.iter().any(|line| line.contains("is unfound")));
         s.client.paused = true;
         s.commit(first);
-        let goes_on = |s: &mut Sim| {
-            primary(s, pool) != first && s.states().values().all(|t| t.contains("active"))
-        };
+        let goes_on =
+            |s: &mut Sim| primary(s, pool) != first && s.states().values().all(|t| t.contains("active"));
         match seed % 3 {
             0 => s.restart(first),
             1 => {

@@ -58,7 +58,8 @@ pub fn scrub_pg(s: &mut Sim, pgid: PgId, how: How) -> String {
     let before = s.nodes[osd].log.len();
     ask_pg(s, pgid, how);
     let over = |l: &&String| {
-        let is_end = l.contains(&format!(" {word} ok")) || (l.contains(" errors") && !l.contains(" missing, "));
+        let is_end =
+            l.contains(&format!(" {word} ok")) || (l.contains(" errors") && !l.contains(" missing, "));
         is_end && l.starts_with(&format!("{pgid} "))
     };
     s.until("scrubbed", |s| s.nodes[osd].log[before..].iter().any(|l| over(&l)));
