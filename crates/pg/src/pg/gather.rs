@@ -7,7 +7,7 @@
 //! Invariants:
 //! 1. A request that gathers is in `Shared::reads` and in `Pg::reading`, under one number; so others wait for
 //!    it as for a read of the device. Everything waits for a write.
-//! 2. Shards are asked when there is room for what they give (`osd::gathers`).
+//! 2. Shards are asked when there is room for what they give (`osd::gathers`), as it is planned in the end.
 //! 3. A range is put together from shards that have the object in one version, the primary's. A shard that
 //!    has another, or none, or whose bytes are damaged, refuses; the range is then read without it.
 
@@ -83,7 +83,28 @@ pub(crate) struct Gather {
     /// What is read, and what is put together of it.
     bytes: u64,
     /// `None` while it waits for room.
-    counted: Option<(Arc<Counted>, Kept)>,
+    counted: Option<(Vec<Arc<Counted>>, Kept)>,
+}
+
+impl Gather {
+    /// What it comes to as it is planned now.
+    fn planned(&self) -> u64 {
+        let bytes = |wanted: &Wanted| {
+            let read = wanted.read.ranges().iter().map(|range| range.len);
+            read.fold(wanted.what.range.end - wanted.what.range.start, u64::saturating_add)
+        };
+        self.wanted.iter().map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Gives up what it has asked, and what it holds: all is planned anew when there is room.
+    fn begin_anew(&mut self) {
+        self.counted = None;
+        self.asked.clear();
+        for wanted in &mut self.wanted {
+            wanted.questions.clear();
+            wanted.pieces.fill(Bytes::new());
+        }
+    }
 }
 
 /// One range of an object.
@@ -125,11 +146,7 @@ impl Pg {
         if let Err(e) = planned {
             return self.gave_up(id, object.as_ref(), &e, cx);
         }
-        let bytes = |wanted: &Wanted| {
-            let read = wanted.read.ranges().iter().map(|range| range.len);
-            read.fold(wanted.what.range.end - wanted.what.range.start, u64::saturating_add)
-        };
-        gather.bytes = gather.wanted.iter().map(bytes).fold(0, u64::saturating_add);
+        gather.bytes = gather.planned();
         let Backend::Coded(coded) = &mut self.backend else { return };
         let bytes = gather.bytes;
         coded.gathers.insert(id, gather);
@@ -151,7 +168,8 @@ impl Pg {
     pub fn begin_gather(&mut self, id: u64, has_waited: bool, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         let Some((mut gather, op)) = coded.gathers.remove(&id).zip(cx.reads.get(id)) else { return };
-        gather.counted = Some(cx.count_gather(op, gather.bytes));
+        let (counted, asks) = cx.count_gather(op, gather.bytes);
+        gather.counted = Some((vec![counted], asks));
         for at in 0..gather.wanted.len() {
             match has_waited {
                 true => self.plan_anew(&mut gather, id, at, true, cx),
@@ -252,7 +270,9 @@ impl Pg {
                 wanted.holders = holders;
                 wanted.pieces = vec![Bytes::new(); read.ranges().len()];
                 wanted.read = read;
-                self.ask_shards(gather, id, at, cx);
+                if self.has_room(gather, id, cx) {
+                    self.ask_shards(gather, id, at, cx);
+                }
             }
             Err(e) => {
                 gather.wanted.clear();
@@ -260,6 +280,23 @@ impl Pg {
                 self.gave_up(id, Some(&object).filter(|_| waits), &e, cx);
             }
         }
+    }
+
+    /// Counts what a range takes more that is planned anew: without one of its shards, others make up for it.
+    /// If there is no room for that, the request waits and holds nothing.
+    fn has_room(&self, gather: &mut Gather, id: u64, cx: &mut Shared) -> bool {
+        let bytes = gather.planned();
+        let more = bytes.saturating_sub(gather.bytes);
+        gather.bytes = gather.bytes.max(bytes);
+        let Some((counted, _)) = &mut gather.counted else { return false };
+        let Some(op) = cx.reads.get(id).filter(|_| more > 0) else { return true };
+        if cx.may_gather(op.conn, more) == May::Now {
+            counted.push(cx.count_gather(op, more).0);
+            return true;
+        }
+        gather.begin_anew();
+        cx.gathers.wait(self.id, id);
+        false
     }
 
     /// Copies that may have been asked are gone, and will not answer: what they were asked for is planned
@@ -328,7 +365,7 @@ impl Pg {
         let Some(mut op) = cx.reads.remove(id) else { return };
         let gathered = op.gathered.get_or_insert_default();
         found.into_iter().for_each(|(what, bytes)| gathered.bytes.add(what, bytes));
-        gathered.counted.extend(gather.counted.map(|(counted, _)| counted));
+        gathered.counted.extend(gather.counted.into_iter().flat_map(|(counted, _)| counted));
         let head = op.msg.object.head();
         self.client_op(cx, op);
         // Unless it needs more.

@@ -350,3 +350,49 @@ fn a_pg_that_knows_of_damage_is_not_clean() {
         check_shards(&mut s, pool);
     }
 }
+
+/// A shard refuses, and others make up for it: they are asked when there is room for what that takes more.
+#[test]
+fn what_is_planned_anew_waits_for_room() {
+    for seed in 0..4 {
+        let portions = Portions { serves_coded: true, gathered: 42 * CHUNK as u64, ..Portions::default() };
+        let mut s = Sim::with_config(4, seed * 2, OsdConfig { portions, ..long_log() });
+        s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
+        let pool = s.mon.create_coded_pool(2, 2, 3);
+        s.settle();
+        let map = s.mon.map.clone();
+        for name in ["a", "b"] {
+            let content = bytes(&mut s, 20 * CHUNK);
+            s.client.write(&map, pool, name, content);
+        }
+        s.settle();
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let place = (0..2).find(|at| members[*at] != first).unwrap();
+        let bad = members[place];
+        let object = s.client.object(&map, pool, "b");
+        let was = content(&mut s, bad, place, object);
+        let new = bytes(&mut s, 20 * CHUNK);
+        s.client.write(&map, pool, "b", new);
+        s.settle();
+        put_back(&mut s, bad, was);
+        s.commit(bad);
+        let two = ONE + 1;
+        s.connect(two, |_| {});
+        // This one takes most of the room, until it is answered.
+        s.client.read(&map, pool, "a");
+        s.deliver_requests(first);
+        let held = s.links.get_mut(&(first, bad)).unwrap().pop_back().expect("a question");
+        let extent = Extent::new((place * CHUNK) as u64, CHUNK as u64);
+        let mut msg = request(&s, pool, "b", vec![Op::Read(extent).into()]);
+        msg.pgid = s.mon.map.primary_shard(PgId::new(pool, 0)).unwrap().1;
+        s.input(first, Input::Message { conn: ConnId(two as u64), tid: 1, msg: Message::from(msg) });
+        s.run(3_000);
+        assert!(counter(&mut s, first, "loligo_shards_refused") > 0);
+        assert!(s.strangers.iter().all(|(conn, ..)| *conn != two), "there is no room");
+        s.links.entry((first, bad)).or_default().push_back(held);
+        let (result, data) = answer(&mut s, two, 1);
+        let want = s.client.model["b"].acked.as_ref().unwrap();
+        assert_eq!((result, &*data), (0, &want[place * CHUNK..][..CHUNK]));
+        s.settle();
+    }
+}
