@@ -1,6 +1,6 @@
 //! Ceph's manager and ours take over from each other, killed in turn, while clients work.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,44 @@ impl Drop for Writer {
     }
 }
 
+/// fio on an image by librbd, until it is told to end: it reads what it wrote and proves it, 32 blocks later.
+struct Fio(Child);
+
+impl Fio {
+    fn start(c: &Cluster) -> Self {
+        c.ok("rbd", &["create", "p/image", "--size", "32M"]);
+        let words = "--name=switch --ioengine=rbd --clientname=admin --pool=p --rbdname=image --rw=randwrite --bs=4k \
+                     --iodepth=8 --rate_iops=200 --loops=1000000 --verify=crc32c --verify_backlog=32 \
+                     --verify_fatal=1 --verify_state_save=0 --output-format=json";
+        let mut command = Command::new("fio");
+        command.args(words.split_whitespace()).env("CEPH_CONF", c.data().join("ceph.conf"));
+        command.stdout(Stdio::piped());
+        Self(command.spawn().expect("fio is installed"))
+    }
+
+    /// How many blocks it wrote and how many it proved.
+    fn end(mut self) -> [u64; 2] {
+        let pid = self.0.id().to_string();
+        let running = self.0.try_wait().expect("a child").is_none();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success() && running);
+        let mut said = String::new();
+        self.0.stdout.take().expect("piped").read_to_string(&mut said).expect("it ends");
+        self.0.wait().expect("ended");
+        let json = said.get(said.find('{').unwrap_or_default()..).unwrap_or_default();
+        let all: serde_json::Value = serde_json::from_str(json).unwrap_or_else(|e| panic!("{e}: {said}"));
+        let job = &all["jobs"][0];
+        assert_eq!(job["error"], 0, "{said}");
+        ["write", "read"].map(|of| job[of]["total_ios"].as_u64().expect("a number"))
+    }
+}
+
+impl Drop for Fio {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn turns() -> usize {
     std::env::var("LOLIGO_MANAGER_SWITCHES").ok().and_then(|n| n.parse().ok()).unwrap_or(2)
 }
@@ -82,7 +120,7 @@ fn managers_of_both_kinds_are_killed_in_turn() {
     c.managed();
     c.pool("p", 8);
     c.ceph(&format!("config set mon mon_mgr_beacon_grace {}", GRACE.as_secs()));
-    let writer = Writer::start(&c);
+    let (writer, fio) = (Writer::start(&c), Fio::start(&c));
     let mut before: Vec<Asking> = (0..2).map(|_| Asking::start(&c)).collect();
     before.iter_mut().for_each(|a| a.ask(Duration::from_secs(60)));
     let mut theirs = Some(CephMgr::start(&c, "z"));
@@ -109,8 +147,10 @@ fn managers_of_both_kinds_are_killed_in_turn() {
         }
     }
     println!("without a manager for {waits:?}");
-    let written = writer.end();
+    let (written, by_fio) = (writer.end(), fio.end());
+    println!("{written} objects, {by_fio:?} blocks written and proved by fio");
     assert!(written > 20 * waits.len() as u64, "{written} writes");
+    assert!(by_fio.iter().all(|blocks| *blocks > 20 * waits.len() as u64), "{by_fio:?} blocks");
     if turns() % 2 == 1 {
         c.ceph("mgr fail z");
     }

@@ -278,13 +278,15 @@ fn osds_and_monitors_are_not_mixed_with_cephs() {
     let (monmap, keyring) = (c.path("map"), c.path("keyring"));
     c.run("ceph", &["mon", "getmap", "-o", &monmap]);
     std::fs::create_dir_all(c.path("mon.b")).expect("a folder");
+    // Another process may have the usual port.
+    let at = ["--public-addr", &format!("127.0.0.1:{}", crate::cluster::mon_port())];
     let made = Command::new(&ours)
         .args(["mon", "-c", &conf, "-i", "b", "--mkfs", "--monmap", &monmap, "--keyring", &keyring])
-        .args(["--public-addr", "127.0.0.1"])
+        .args(at)
         .output()
         .expect("loligo runs");
     assert!(made.status.success(), "{}", crate::cluster::text(&made));
-    c.start_ours("mon.b", &[]);
+    c.start_ours("mon.b", &at);
     assert!(!c.ends("mon.b"));
     let said = c.said("mon.b");
     assert!(said.contains("the other monitors are Ceph's: they form no quorum with ours"), "{said}");
