@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use store::{Op, Txn};
-use types::{Epoch, Eversion, HObject, PgShard};
+use types::{Epoch, Eversion, HObject, OsdId, PgShard};
 
 use super::backend::Backend;
 use super::{Pg, Phase, persist};
@@ -238,12 +238,13 @@ impl Pg {
             by_object.entry(object.clone()).or_insert((item.need, 0)).1 += 1;
         }
         by_object.retain(|object, (_, lacking)| *lacking == 1 && self.has_nothing_of(object, cx));
-        let Backend::Coded(coded) = &mut self.backend else { return };
         for (object, (need, _)) in by_object {
             if self.missing.contains(&object) {
-                coded.doubted.insert(object);
-            } else if coded.newer.len() < MAX_NEWER {
-                coded.newer.insert(object, need);
+                self.doubt(object);
+            } else if let Backend::Coded(coded) = &mut self.backend {
+                if coded.newer.len() < MAX_NEWER {
+                    coded.newer.insert(object, need);
+                }
             }
         }
     }
@@ -265,12 +266,28 @@ impl Pg {
     /// Primary: a member has an object in this version. It may be news.
     pub(super) fn is_named(&mut self, object: HObject, version: Eversion, cx: &mut Shared) {
         let Ok(is) = self.version_of(&object, cx) else { return };
-        let has_learnt = self.learn_newer(&object, (is, version), cx);
+        if self.learn_newer(&object, (is, version), cx) && is == Eversion::ZERO {
+            self.doubt(object);
+        }
+    }
+
+    /// Primary: it is not known whether an object was deleted, unless a member has said that its shard is
+    /// damaged.
+    fn doubt(&mut self, object: HObject) {
+        let least = PgShard { osd: OsdId(i32::MIN), shard: i8::MIN };
+        let mut told = self.damaged.range((object.clone(), least)..).take_while(|(of, _)| *of == object);
+        let has_one = told.any(|(_, copy)| !self.is_known_to_lack(*copy, &object));
         if let Backend::Coded(coded) = &mut self.backend {
-            if has_learnt && is == Eversion::ZERO {
+            if !has_one {
                 coded.doubted.insert(object);
             }
         }
+    }
+
+    /// Primary: whether a copy says itself that it lacks an object. That it is marked as damaged there as
+    /// well, as with a primary before that has learnt of it, says nothing then.
+    pub(super) fn is_known_to_lack(&self, copy: PgShard, object: &HObject) -> bool {
+        self.peers.get(&copy).and_then(|p| p.missing.as_ref()).is_some_and(|m| m.contains(object))
     }
 
     /// Primary: the log deletes an object of which a member has a shard all the same. The member's own log may

@@ -163,7 +163,9 @@ impl Pg {
             return;
         }
         if self.is_coded() {
-            self.doubt_no_more(&object);
+            if !self.is_known_to_lack(from, &object) {
+                self.doubt_no_more(&object);
+            }
             return self.shard_is_damaged(from, object, cx);
         }
         // An object that is missing here too is fetched first: `stored_version` would be that of an older

@@ -702,7 +702,14 @@ fn what_nobody_can_read_was_not_deleted() {
         s.settle();
         let others: Vec<usize> = (0..4).filter(|place| members[*place] != first).collect();
         for place in others.iter().copied().filter(|place| *place != others[seed as usize % 3]) {
-            crate::coded_recovery::damage(&mut s, pool, place, "o");
+            // Nobody knows of the damage yet, or the member does.
+            if seed % 2 == 0 {
+                crate::coded_recovery::damage(&mut s, pool, place, "o");
+            } else {
+                mark_damaged(&mut s, pool, members[place], &object);
+                s.restart(members[place]);
+                s.settle();
+            }
         }
         s.client.damage_allowed = true;
         let map = s.mon.map.clone();
