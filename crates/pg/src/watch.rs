@@ -4,6 +4,7 @@ mod table;
 
 pub use table::{NewNotify, WatchKey, Watches};
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -102,14 +103,16 @@ pub(crate) fn tick(core: &mut OsdCore) {
             |addr: &_, conn: Option<ConnId>| cx.is_blocklisted(addr, conn.and_then(|c| cx.ip_of(c)));
         let expired = pg.watches.tick(cx.now.mono, is_barred, &mut out);
         cx.out.append(&mut out);
-        for (object, key) in expired {
+        // Those of an object go together.
+        let each: BTreeMap<HObject, WatchKey> = expired.into_iter().collect();
+        for (object, key) in each {
             let op = removal(pg, &object, key, cx);
             pg.internal_op(op, cx);
         }
     }
 }
 
-/// The request that takes an expired watch out of its object's info: an unwatch in the watcher's name.
+/// The request that takes all expired watches out of an object's info: an unwatch in the name of one.
 fn removal(pg: &Pg, object: &HObject, (cookie, watcher): WatchKey, cx: &Shared) -> ClientOp {
     let unwatch = Op::Watch { cookie, op: watch_op::UNWATCH, generation: 0, timeout_s: 0 };
     ClientOp::internal(pg.id, object, watcher, vec![unwatch.into()], cx)

@@ -59,6 +59,9 @@ use crate::object::{LoadError, ObjectState};
 use crate::range::pg_range;
 use crate::watch::Watches;
 
+/// The connection of requests that the OSD makes itself: nobody hears their replies.
+pub(crate) const NOBODY: ConnId = ConnId(u64::MAX);
+
 /// Who asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Requester {

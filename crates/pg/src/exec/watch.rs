@@ -8,7 +8,7 @@ use types::Errno;
 
 use super::answer::{Answer, Outcome};
 use super::scratch::Scratch;
-use super::{Effect, ExecEnv};
+use super::{Effect, ExecEnv, NOBODY};
 use crate::object::WatchInfo;
 
 /// Watches of one object: they stand in its info, which every write of it carries.
@@ -50,10 +50,17 @@ pub(super) fn watch(env: &ExecEnv<'_>, s: &mut Scratch<'_>, cookie: u64, op: u8,
             }
             s.effects.push(Effect::Ping { cookie });
         }
-        watch_op::UNWATCH if known => {
-            s.info_mut().watchers.remove(&key);
-            s.modify = true;
-            s.effects.push(Effect::Unwatch { cookie, watcher, tell: false });
+        watch_op::UNWATCH => {
+            // What the OSD ends by itself goes in one write.
+            let over =
+                if env.requester.conn == NOBODY { env.watches.expired(&s.key.object) } else { vec![key] };
+            for (cookie, watcher) in over {
+                if s.info().watchers.contains_key(&(cookie, watcher)) {
+                    s.info_mut().watchers.remove(&(cookie, watcher));
+                    s.modify = true;
+                    s.effects.push(Effect::Unwatch { cookie, watcher, tell: false });
+                }
+            }
         }
         _ => {}
     }

@@ -24,7 +24,9 @@ use super::writes::InFlight;
 use super::{Pg, Phase, Staged};
 use crate::coded::Gathered;
 use crate::entry::OpReturn;
-use crate::exec::{self, Begun, Effect, ExecEnv, ExecStop, Executed, RequestKind, Requester, Sources};
+use crate::exec::{
+    self, Begun, Effect, ExecEnv, ExecStop, Executed, NOBODY, RequestKind, Requester, Sources,
+};
 use crate::interval;
 use crate::io::{FatalReason, LogLevel, Output};
 use crate::log::Recorded;
@@ -46,9 +48,6 @@ const OLD_SNAPC: Errno = Errno(85);
 const PAUSED_BYTES: u64 = 64 << 20;
 /// An entity's part of what the paused requests of others leave of that.
 const OF_ENTITY: u64 = 2;
-
-/// The connection of requests that the OSD makes itself: nobody hears their replies.
-pub(super) const NOBODY: ConnId = ConnId(u64::MAX);
 
 /// A request, with whoever sent it and what belongs to it while it waits. Boxed, for requests are moved often
 /// on their way.

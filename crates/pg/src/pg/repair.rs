@@ -15,9 +15,9 @@
 use store::{Corruption, ObjectKey, StoreError, Txn};
 use types::{Errno, Eversion, HObject, PgShard};
 
-use super::client::NOBODY;
 use super::{ClientOp, Pg, Phase, persist};
 use crate::MissingItem;
+use crate::exec::NOBODY;
 use crate::io::LogLevel;
 use crate::object::stored_version;
 use crate::osd::shared::{Done, Shared};

@@ -17,8 +17,9 @@ use messages::osd::{OpCode, flags};
 use store::StoreError;
 use types::{Errno, HObject, PgShard};
 
-use super::client::{ClientOp, NOBODY};
+use super::client::ClientOp;
 use super::{Pg, Phase};
+use crate::exec::NOBODY;
 use crate::osd::shared::Shared;
 use crate::peer::{PgBody, PgMessage};
 

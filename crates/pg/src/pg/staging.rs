@@ -32,10 +32,11 @@ use types::{ConnId, HObject, PgShard};
 
 use super::Pg;
 use super::aside::Aside;
-use super::client::{ClientOp, NOBODY};
+use super::client::ClientOp;
 use super::replicate::WRITE_MAX;
 use crate::OsdConfig;
 use crate::exec::Executed;
+use crate::exec::NOBODY;
 use crate::osd::shared::{Done, PgDone, Shared};
 use crate::peer::PgBody;
 

@@ -181,6 +181,12 @@ impl Watches {
         }
     }
 
+    /// Watches of an object whose removal was asked for.
+    pub fn expired(&self, object: &HObject) -> Vec<WatchKey> {
+        let all = self.objects.get(object).into_iter().flatten();
+        all.filter(|(_, w)| w.expired).map(|(key, _)| *key).collect()
+    }
+
     /// The number of watches of an object.
     pub fn count(&self, object: &HObject) -> usize {
         self.objects.get(object).map_or(0, BTreeMap::len)

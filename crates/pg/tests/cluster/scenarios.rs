@@ -518,22 +518,30 @@ fn a_benchmark_writes_answers_and_leaves_nothing() {
 
 #[test]
 fn all_watches_of_a_client_that_is_gone_end_together() {
+    let (s, pool) = cluster(3, 3, 2, 1, 51);
+    watches_end_together(s, pool);
+    // Writes of one object come one after the other there.
+    let (s, pool) = crate::coded::cluster_with((2, 1), 2, 0, 51, OsdConfig::default());
+    watches_end_together(s, pool);
+}
+
+fn watches_end_together(mut s: Sim, pool: types::PoolId) {
     use messages::osd::{MOsdOp, Op, flags, watch_op};
     use pg::object::ObjectState;
-    let (mut s, pool) = cluster(3, 3, 2, 1, 51);
     write_all(&mut s, pool, 0..1, 1);
     s.settle();
     let map = s.mon.map.clone();
     let object = s.client.object(&map, pool, "o0");
-    let primary = map.pg_to_up_acting(types::PgId::new(pool, 0)).acting_primary;
+    let (primary, pgid) = map.primary_shard(types::PgId::new(pool, 0)).unwrap();
     let watchers = |s: &mut Sim| {
         let store = s.nodes[primary as usize].core.as_mut().unwrap().store_mut();
-        ObjectState::load(store, &store::ObjectKey::replicated(object.clone())).unwrap().info.watchers.len()
+        let key = store::ObjectKey::new(pgid.shard, object.clone());
+        ObjectState::load(store, &key).unwrap().info.watchers.len()
     };
     for cookie in 0..40 {
         let watch = Op::Watch { cookie, op: watch_op::WATCH, generation: 0, timeout_s: 10 };
         let msg = MOsdOp {
-            pgid: types::SpgId::replicated(types::PgId::new(pool, 0)),
+            pgid,
             epoch: map.epoch,
             flags: flags::WRITE | flags::READ | flags::ONDISK,
             explicit_reqid: Default::default(),
