@@ -282,7 +282,8 @@ impl Pg {
                 // One that is through makes room for the next.
                 return;
             }
-            if self.recovering.contains_key(object) || self.missing.contains(object) {
+            let waits = self.missing.contains(object) || self.is_being_written(object);
+            if waits || self.recovering.contains_key(object) {
                 continue;
             }
             may -= 1;

@@ -193,6 +193,9 @@ impl Pg {
     pub(super) fn unfound_shards(&mut self, cx: &mut Shared) -> BTreeSet<HObject> {
         let mut all = self.all_lacking(cx);
         all.retain(|object| {
+            if self.is_being_written(object) {
+                return false;
+            }
             let Some((need, targets)) = self.lacking(object, cx) else { return false };
             let holders = self.holders(object, need, &BTreeSet::new(), cx);
             !self.recovering.contains_key(object) && !self.can_make(&targets, &holders)
@@ -200,9 +203,15 @@ impl Pg {
         all
     }
 
+    /// Whether a write of an object, or one that made it, is in flight. Which members have the new version is
+    /// not known before it is done: what copies lack is made then.
+    pub(super) fn is_being_written(&self, object: &HObject) -> bool {
+        self.is_coded() && self.writes.lock(&object.head()).is_some_and(|lock| lock.writes > 0)
+    }
+
     /// Begins to make what copies lack of an object; false when nobody can, or nobody lacks any.
     pub(super) fn rebuild_object(&mut self, object: &HObject, cx: &mut Shared) -> bool {
-        if self.recovering.contains_key(object) {
+        if self.recovering.contains_key(object) || self.is_being_written(object) {
             return true;
         }
         let Some((version, targets)) = self.lacking(object, cx) else { return false };

@@ -91,7 +91,8 @@ impl Pg {
         if !self.recovering.contains_key(object) {
             self.recover_object(object, cx);
         }
-        let is_lost = self.is_coded() && !self.recovering.contains_key(object) && !self.is_doubted(object);
+        let is_begun = self.recovering.contains_key(object) || self.is_being_written(object);
+        let is_lost = self.is_coded() && !is_begun && !self.is_doubted(object);
         if is_lost && self.is_lost_for_good(object, cx) {
             return op.refuse(Errno::EIO, cx);
         }
@@ -150,7 +151,10 @@ impl Pg {
     }
 
     pub(super) fn next_to_recover(&self, cx: &Shared) -> Option<HObject> {
-        let idle = |o: &&HObject| !self.recovering.contains_key(*o) && !self.unfound.contains(*o);
+        let idle = |o: &&HObject| {
+            let begun = self.recovering.contains_key(*o) || self.is_being_written(o);
+            !begun && !self.unfound.contains(*o)
+        };
         if let Some(own) = self.missing.by_version().map(|(_, o)| o).find(idle) {
             return Some(own.clone());
         }

@@ -435,6 +435,13 @@ impl Pg {
             }
             done.op.send(done.reply, cx);
             done.resends.into_iter().for_each(|(op, reply)| op.send(reply, cx));
+            // What has waited for the write: the next one begins when all targets have the object.
+            if self.is_coded() {
+                self.finish_ranges(cx);
+                if self.waiting_for_object.contains_key(&done.object) {
+                    self.recover_object(&done.object, cx);
+                }
+            }
             self.let_go(freed, cx);
             self.repair_shards_of(&done.object, cx);
             self.repair_found(cx);

@@ -145,6 +145,33 @@ fn requests_go_on_during_a_rebuild() {
     }
 }
 
+/// A range of a backfill begins while objects of it are being written, and which members have the new version
+/// is not known yet: they are copied when the write is done. Nobody calls them unfound, or asks who cannot
+/// have them.
+#[test]
+fn what_is_being_written_when_a_range_begins_is_copied_afterwards() {
+    for seed in 0..16 {
+        let code = CODES[seed as usize % 2];
+        let (mut s, pool) = cluster_with(code, code.0, 1, 300 + seed, short_log());
+        write_objects(&mut s, pool, 12);
+        for round in 0..4 {
+            let members = acting(&s, pool);
+            let osd = members[(seed as usize + round) % members.len()];
+            s.mon.mark_out(osd);
+            requests(&mut s, pool, 40);
+            s.settle();
+            s.mon.mark_in(osd);
+            requests(&mut s, pool, 40);
+            s.settle();
+        }
+        let log = s.nodes.iter().flat_map(|node| &node.log);
+        let said: Vec<_> = log.filter(|l| l.contains("no data of it") || l.contains("unfound")).collect();
+        assert_eq!(said, [""; 0], "seed {seed}");
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
+
 /// Whoever ends in the middle, nothing of what was begun is taken for an object.
 #[test]
 fn an_osd_ends_in_the_middle_of_a_rebuild() {
