@@ -1,5 +1,6 @@
 //! What must hold at the very moment at which an OSD tells a client that its write is done (O1): the log of every acting member
-//! has the write and all before it; in memory each time, and on the medium every now and then.
+//! has the write and all before it, and there are as many of them as the pool asks for; in memory each time,
+//! and on the medium every now and then.
 
 use std::sync::Arc;
 
@@ -33,6 +34,13 @@ impl World {
         };
         let acting = primary.acting_of(id).to_vec();
         self.acknowledged += 1;
+        let least = primary.osdmap().pool(pgid.pool).map_or(0, |pool| usize::from(pool.min_size));
+        let members = acting.iter().filter(|osd| **osd != OsdId::HOLE).count();
+        if members < least {
+            return self.violation(format!(
+                "O1: osd.{osd} acknowledges {version} of pg {pgid} with {members} members of {least}: {acting:?}"
+            ));
+        }
         for (place, member) in acting.into_iter().enumerate().filter(|(_, osd)| *osd != OsdId::HOLE) {
             let shard = if id.shard == SpgId::NO_SHARD { id.shard } else { place as i8 };
             let id = SpgId { shard, ..id };

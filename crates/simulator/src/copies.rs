@@ -85,14 +85,29 @@ impl World {
             let until = HObject { pool: PoolId(-1), ..HObject::min() };
             match core.store_mut().list(shard, &HObject::min(), &until, usize::MAX) {
                 Ok(left) => {
-                    // What takes writes back goes some seconds after the last one.
-                    for object in left.into_iter().filter(|o| !pg::coded::is_kept(o)) {
+                    for object in left {
                         self.violation(format!("O4: osd.{osd} has {object} left aside"));
                     }
                 }
                 Err(e) => self.violation(format!("O4: osd.{osd}: {e}")),
             }
         }
+    }
+
+    /// How many records of what takes writes back any copy still has. They go some seconds after the last
+    /// write, when all members have it.
+    pub fn records_kept(&mut self) -> Result<usize, String> {
+        let mut kept = 0;
+        for (osd, host) in self.osds.iter_mut().enumerate() {
+            let Some(core) = &mut host.core else { continue };
+            let ids = core.pg_states().into_iter().map(|(id, _)| id).filter(|id| id.shard != SpgId::NO_SHARD);
+            for id in ids.collect::<Vec<_>>() {
+                let records =
+                    pg::coded::kept_in(core.store_mut(), id).map_err(|e| format!("osd.{osd}: {e}"))?;
+                kept += records.len();
+            }
+        }
+        Ok(kept)
     }
 
     /// What each member has of an erasure-coded object, by its place.
@@ -108,8 +123,8 @@ impl World {
         Ok(shards)
     }
 
-    /// O4 of shards: the same attributes on each, and every choice of as many as make up the data makes the
-    /// same of it.
+    /// O4 of shards: the same attributes on each, the length that the object's size makes, and every choice
+    /// of as many as make up the data makes the same of it, with zeros behind the object's end.
     fn check_shards(&mut self, map: &OsdMap, pgid: PgId, object: &HObject) -> Result<(), String> {
         let pool = map.pool(pgid.pool).ok_or("there is no such pool")?;
         let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).ok_or("it has no profile")?;
@@ -127,13 +142,18 @@ impl World {
         let info = first.attrs.iter().find(|(name, _)| name == pg::object::INFO_ATTR);
         let (_, info) = info.ok_or("it has no info")?;
         let size = pg::object::ObjectInfo::from_bytes(info.clone()).map_err(|e| e.to_string())?.size;
+        let len = first.data.len() as u64;
+        if len != geometry.stripes.shard_len(size) {
+            return Err(format!("its shards have {len} bytes, it has {size}"));
+        }
+        let whole = size.next_multiple_of(geometry.stripes.stripe_width());
         let mut content: Option<(u32, Vec<u8>)> = None;
         for bits in 0..1u32 << members.len() {
             if bits.count_ones() as usize != geometry.codec.data_chunk_count() {
                 continue;
             }
             let there = (0..members.len()).filter(|at| bits >> at & 1 == 1).collect();
-            let Ok(plan) = geometry.stripes.read(&geometry.codec, 0..size, there) else { continue };
+            let Ok(plan) = geometry.stripes.read(&geometry.codec, 0..whole, there) else { continue };
             let parts = plan.ranges().iter().map(|r| {
                 let all = shards.get(r.shard)?.as_ref()?;
                 all.data.get(r.offset as usize..(r.offset + r.len) as usize)
@@ -141,6 +161,9 @@ impl World {
             let parts: Option<Vec<&[u8]>> = parts.collect();
             let found =
                 plan.assemble(&parts.ok_or("its shards are too short")?).map_err(|e| e.to_string())?;
+            if found.get(size as usize..).is_none_or(|behind| behind.iter().any(|b| *b != 0)) {
+                return Err(format!("shards {bits:b} of {members:?} have data behind its end, at {size}"));
+            }
             match &content {
                 None => content = Some((bits, found)),
                 Some((others, theirs)) if *theirs != found => {

@@ -93,14 +93,19 @@ impl World {
         let (first, count) = if o.cold > 0 { (o.objects - o.cold, o.cold) } else { (0, o.objects) };
         let osd = ((nth >> 32) % self.osds.len() as u64) as i32;
         let Some(mut store) = open_copy(&self.osds[osd as usize].device) else { return false };
+        let is_coded = o.code.is_some();
         let mut looks = LOOKS;
         for i in 0..count {
             let number = first + (nth as usize).wrapping_add(i) % count;
             let Some(object) = crate::client::object(&map, number) else { return false };
             let Some(pgid) = map.raw_pg_to_pg(PgId::new(object.pool, object.hash)) else { return false };
-            let key = ObjectKey::replicated(object.clone());
+            let Some(place) = map.pg_to_up_acting(pgid).acting.iter().position(|o| *o == osd) else {
+                continue;
+            };
+            let shard = if is_coded { place as i8 } else { SpgId::NO_SHARD };
+            let key = ObjectKey::new(shard, object.clone());
             let large = store.stat(&key).ok().flatten().is_some_and(|s| s.size as usize >= BLOCK);
-            if !large || looks == 0 || !map.pg_to_up_acting(pgid).acting.contains(&osd) {
+            if !large || looks == 0 {
                 continue;
             }
             looks -= 1;
@@ -213,7 +218,8 @@ impl World {
         map.for_each_pg(|pg, m| all.push((pg, m.acting_primary)));
         for osd in 0..self.scenario.options.osds {
             let mine = all.iter().filter(|(_, primary)| *primary == osd);
-            let pgs: Vec<SpgId> = mine.map(|(pg, _)| SpgId::replicated(*pg)).collect();
+            let shard = |pg: PgId| map.primary_shard(pg).map_or(SpgId::replicated(pg), |(_, id)| id);
+            let pgs: Vec<SpgId> = mine.map(|(pg, _)| shard(*pg)).collect();
             let msg = MOsdScrub2 { fsid: FSID, epoch: map.epoch, pgs, repair, deep };
             self.osd_input(osd, Input::FromMgr(msg.into()));
         }

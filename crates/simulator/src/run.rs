@@ -28,6 +28,8 @@ const HEAL_BOUND: Time = 400 * SECOND;
 /// Writes of a monitor, and packets of a connection, that an idle cluster may have under way.
 const MON_WRITES: usize = 8;
 const PACKETS: usize = 64;
+/// Erasure-coded PGs forget within so many seconds how the last writes are taken back.
+const RECORDS_BOUND_S: u64 = 30;
 /// New requests are served for so long after that.
 const AFTER: Time = 2 * SECOND;
 
@@ -229,6 +231,7 @@ impl World {
         self.read_everything();
         // The map may change meanwhile (pg_num's steps), and copies are those of the newest one.
         self.wait("read", HEAL_BOUND, |w| w.is_whole());
+        self.wait_for_records();
         if self.violations.is_empty() {
             self.check_queues();
             self.check_copies();
@@ -375,6 +378,22 @@ impl World {
         if let Some(first) = self.clones_left().first().filter(|_| !self.violations.is_empty()) {
             self.say(|| format!("left: {first}"));
         }
+    }
+
+    /// Nothing of an idle cluster's writes is to be taken back any more.
+    fn wait_for_records(&mut self) {
+        let mut kept = Ok(0);
+        for _ in 0..RECORDS_BOUND_S {
+            if !self.violations.is_empty() {
+                return;
+            }
+            kept = self.records_kept();
+            if kept == Ok(0) {
+                return;
+            }
+            self.run_until(self.now + SECOND, |_| false);
+        }
+        self.violation(format!("O4: records of what takes writes back stay: {kept:?}"));
     }
 
     fn read_everything(&mut self) {

@@ -112,6 +112,13 @@ fn damaged_monitor_stores() {
 }
 
 #[test]
+fn coded_shards_rot() {
+    for r in all_happen("coded_shards_rot", &[("rotten blocks", 4)]) {
+        assert_eq!(did(&r, "rotten blocks"), did(&r, "mended"), "{:?}", r.guests);
+    }
+}
+
+#[test]
 fn rot_in_data() {
     for r in all_happen("rot_in_data", &[("rotten blocks", 5)]) {
         assert_eq!(did(&r, "rotten blocks"), did(&r, "mended"), "{:?}", r.guests);
@@ -252,4 +259,5 @@ rows![
     coded_members_die_in_turn ["marked down dead" 6],
     coded_stripes_change_in_part ["marked down dead" 3],
     coded_writes_that_a_primary_has_alone ["links between OSDs that held messages back" 4, "marked down dead" 4],
+    coded_disks_are_lost ["disks lost for good" 5],
 ];

@@ -1,4 +1,5 @@
-//! Scenarios with an erasure-coded pool: members that die in turn, and writes that too few shards have.
+//! Scenarios with an erasure-coded pool: members that die in turn, writes that too few shards have, disks that
+//! are lost for good, rot.
 
 use super::{KILLED, Kind, Node, OFF, block, each, kill, prefer, s, start};
 use crate::faults::{Death, Fault, Trigger};
@@ -54,4 +55,26 @@ pub(super) fn coded_writes_that_a_primary_has_alone(base: Scenario) -> Scenario 
         vec![block(at, links, s(1)), kill(at + 0.4, leader), start(at + 5.0, leader)]
     }));
     coded(base).with_seconds(44).with_plan(plan)
+}
+
+/// Disks are gone for good, as many at a time as there are coding shards, and new ones are filled while
+/// others die.
+pub(super) fn coded_disks_are_lost(base: Scenario) -> Scenario {
+    let plan = each(2.0, 10.0, 4, |i, at| {
+        let osds = (0..2).map(|more| ((i * 3 + more) % 6) as i32).collect();
+        let when = [Trigger::Answer, Trigger::AtOnce][i % 2];
+        let lost = Kind::LoseDisks { osds, death: [KILLED, OFF][i % 2], down: s(2) };
+        let other = Kind::CrashOsds { osds: vec![(i * 3 + 4) as i32 % 6], death: KILLED, down: s(1) };
+        vec![Fault::at(at, lost).when(when), Fault::at(at + 5.0, other).when(Trigger::Submit)]
+    });
+    coded(base).with_options(|o| o.osds = 6).with_seconds(46).with_plan(plan)
+}
+
+/// A block of a shard rots at each place, and clients, writes and scrubs come upon it.
+pub(super) fn coded_shards_rot(base: Scenario) -> Scenario {
+    let plan = each(2.0, 9.0, 5, |i, at| {
+        let nth = (i as u64) << 32 | (i as u64 * 0x9e37 + 5);
+        vec![Fault::at(at, Kind::Rot { nth })]
+    });
+    coded(base).with_options(|o| o.log_kb = 512).with_seconds(46).with_plan(plan)
 }
