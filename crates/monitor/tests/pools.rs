@@ -111,6 +111,14 @@ fn an_erasure_coded_pool_gets_its_shape_from_its_profile() {
     check(&mut w, c, &set("allow_ec_overwrites", "true"), 0, &done("allow_ec_overwrites", "true"));
     let (_, p) = pool(&w, "ec");
     assert_eq!((p.min_size, p.has_flag(maps::pool_flags::EC_OVERWRITES)), (3, true));
+    let forced = |words: &str| {
+        format!(r#"{{"prefix":"osd erasure-code-profile set","name":"e","profile":[{words}],"force":true}}"#)
+    };
+    // What the pool holds could not be read any more, or would be read wrongly.
+    for words in [r#""k=3","m=1""#, r#""k=2","m=1","technique=cauchy_good""#, r#""plugin=isa","k=2","m=1""#] {
+        check(&mut w, c, &forced(words), -16, "pool(s) ec hold data of the code of profile 'e'");
+    }
+    check(&mut w, c, &forced(r#""k=2","m=1","crush-failure-domain=rack""#), 0, "");
     let rm = r#"{"prefix":"osd erasure-code-profile rm","name":"e"}"#;
     check(&mut w, c, rm, -16, "ec pool(s) are using the erasure code profile 'e'");
     let delete = r#"{"prefix":"osd pool rm","pool":"ec","pool2":"ec","yes_i_really_really_mean_it":true}"#;

@@ -1,10 +1,11 @@
 //! `osd erasure-code-profile set` and `rm`. Source: OSDMonitor::prepare_command_impl.
 
+use maps::OsdMap;
 use types::Errno;
 
 use crate::command::crush_edit::write;
 use crate::command::{Command, Reply, WriteCtx};
-use crate::service::erasure::{check, parse, read, show};
+use crate::service::erasure::{Values, check, parse, read, show};
 
 pub(super) const COMMANDS: &[Command] = &[
     write(
@@ -43,16 +44,33 @@ fn set(ctx: &mut WriteCtx<'_>) -> Reply {
             );
             return Reply::error(Errno::EPERM, text);
         }
+        // Ceph takes it, and what the pools hold is read by another code from then on.
+        let pools = pools_of(map, name);
+        if !pools.is_empty() && code_of(&old) != code_of(profile.values()) {
+            let text = format!("pool(s) {} hold data of the code of profile '{name}'", pools.join(" "));
+            return Reply::error(Errno::EBUSY, text);
+        }
     }
     ctx.osdmap_mut().erasure_code_profiles.insert(name.to_owned(), profile.values().clone());
     Reply::ok()
 }
 
+/// The pools that use a profile.
+fn pools_of<'a>(map: &'a OsdMap, profile: &str) -> Vec<&'a str> {
+    let used = map.pools.iter().filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == profile);
+    used.map(|(id, _)| map.pool_name(*id).unwrap_or_default()).collect()
+}
+
+/// What of a profile decides how shards are made: not where they lie, nor the chunks of new pools.
+fn code_of(values: &Values) -> Vec<(&String, &String)> {
+    let is_code = |key: &&String| !key.starts_with("crush-") && *key != "stripe_unit";
+    values.iter().filter(|(key, _)| is_code(key)).collect()
+}
+
 fn rm(ctx: &mut WriteCtx<'_>) -> Reply {
     let name = ctx.args.text_or_empty("name");
     let map = ctx.osdmap();
-    let used = map.pools.iter().filter(|(_, p)| p.is_erasure() && p.erasure_code_profile == name);
-    let pools: Vec<&str> = used.map(|(id, _)| map.pool_name(*id).unwrap_or_default()).collect();
+    let pools = pools_of(map, name);
     if !pools.is_empty() {
         let text = format!("{} pool(s) are using the erasure code profile '{name}'", pools.join(" "));
         return Reply::error(Errno::EBUSY, text);
