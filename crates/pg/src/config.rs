@@ -167,6 +167,8 @@ pub enum Planted {
     CleanTooSoon,
     /// A member whose interval ends forgets what lies aside, and leaves it in its store.
     StagedLeftBehind,
+    /// A client that was held is not let go.
+    HeldForEver,
     /// A shard that is missing, or of another version, is read like any other.
     StaleShardsServe,
     /// Of lost writes that a shard has, what takes them back is thrown away.

@@ -56,6 +56,7 @@ fn usual(o: &mut Options, seed: u64) {
         dups_tracked: 500,
         backfill_scan: 16,
         slice_bytes: pg::Portions::default().slice,
+        room: crate::scenario::ROOM,
         stage: crate::scenario::LARGE,
         maps_kept: 500,
         beacon_s: 60,
@@ -90,6 +91,7 @@ catalog![
     dropped_writes,
     slow_device,
     large_writes_through_failures,
+    clients_beyond_their_share,
     monitors_in_a_minority,
     monitors_without_a_majority,
     leading_monitor_killed_in_a_commit,
@@ -364,6 +366,22 @@ fn large_writes_through_failures(base: Scenario) -> Scenario {
         (o.depth, o.think) = (4, 20 * MILLISECOND);
     };
     base.with_seconds(32).with_options(options).with_plan(plan)
+}
+
+/// OSDs have room for two requests, and clients send four at a time: all are held and let go while members
+/// die and sessions break.
+fn clients_beyond_their_share(base: Scenario) -> Scenario {
+    let plan = each(2.0, 3.0, 6, |i, at| {
+        let osd = (i % 3) as i32;
+        vec![match i % 2 {
+            0 => Fault::at(at, Kind::CrashOsds { osds: vec![osd], death: KILLED, down: s(1) }),
+            _ => Fault::at(at, Kind::CutAll { node: Node::Osd(osd) }),
+        }]
+    });
+    let options = |o: &mut Options| {
+        (o.room, o.clients, o.depth, o.think) = (2, 3, 4, 20 * MILLISECOND);
+    };
+    base.with_seconds(24).with_options(options).with_plan(plan)
 }
 
 /// The leading monitor, then another one, is cut off by itself; commands go on meanwhile.

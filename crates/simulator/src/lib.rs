@@ -23,6 +23,7 @@ mod bytes_shell;
 mod client;
 mod filler;
 mod guest;
+mod holds;
 mod jobs;
 mod locks;
 mod losses;

@@ -99,9 +99,10 @@ impl World {
         let node = match event {
             Event::Deliver(d) => self.net.conn(d.conn)?.nodes[d.to as usize],
             Event::Tick { node, .. } | Event::SeekMon { node, .. } => *node,
-            Event::JobStep { osd, .. } | Event::NextSlice { osd, .. } | Event::DeviceRead { osd, .. } => {
-                Node::Osd(*osd)
-            }
+            Event::JobStep { osd, .. }
+            | Event::NextSlice { osd, .. }
+            | Event::LetGo { osd, .. }
+            | Event::DeviceRead { osd, .. } => Node::Osd(*osd),
             Event::MonAppended { mon, .. } => Node::Mon(*mon),
             Event::Retry { conn, .. } | Event::ConnectTimeout { conn } => self.net.conn(*conn)?.nodes[0],
             // Nothing is started there, either.

@@ -68,7 +68,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 59] = [
+    pub const ALL: [(&'static str, Self); 60] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -116,6 +116,7 @@ impl Mutant {
         ("lease-forgotten-at-restart", Self::Osd(pg::Planted::LeaseForgottenAtRestart)),
         ("clean-too-soon", Self::Osd(pg::Planted::CleanTooSoon)),
         ("staged-left-behind", Self::Osd(pg::Planted::StagedLeftBehind)),
+        ("held-for-ever", Self::Osd(pg::Planted::HeldForEver)),
         ("stale-shards-serve", Self::Osd(pg::Planted::StaleShardsServe)),
         ("lost-shards-stay", Self::Osd(pg::Planted::LostShardsStay)),
         ("parity-added-twice", Self::Osd(pg::Planted::ParityAddedTwice)),

@@ -16,6 +16,7 @@ use types::{ConnId, Epoch, Fsid, OsdId};
 
 use crate::device::{self, Job};
 use crate::faults::{Death, Trigger};
+use crate::holds::Holds;
 use crate::losses::NewDisk;
 use crate::mon::osd_uuid;
 use crate::mutant::Mutant;
@@ -54,6 +55,7 @@ pub struct OsdHost {
     inputs: u64,
     /// The batch of inputs that it handles.
     pub batch: Batch,
+    pub holds: Holds,
     epoch: Epoch,
     /// The device at the last start, for a mutant.
     old: Option<Arc<SimDevice>>,
@@ -97,6 +99,7 @@ impl OsdHost {
             failing: false,
             inputs: 0,
             batch: Batch::default(),
+            holds: Holds::default(),
             epoch: Epoch(0),
             old: None,
             refusable: false,
@@ -129,6 +132,7 @@ fn config_of(scenario: &Scenario) -> OsdConfig {
             serves_coded: o.code.is_some(),
             ..pg::Portions::default()
         },
+        client_message_cap: o.room,
         beacon_interval: std::time::Duration::from_secs(o.beacon_s),
         planted: scenario.mutant.and_then(Mutant::in_osds),
         ..OsdConfig::default()
@@ -217,6 +221,7 @@ impl World {
         host.mon = MonLink::default();
         host.commit_wanted = false;
         host.batch = Batch::default();
+        host.holds = Holds::default();
         self.drop_connections(Node::Osd(osd), death);
     }
 
@@ -287,11 +292,9 @@ impl World {
                 }
             }
             // Nobody asks over an admin socket.
-            Output::MapChanged
-            | Output::Stopped
-            | Output::AdminReply { .. }
-            | Output::HoldClients(_)
-            | Output::HoldClient { .. } => {}
+            Output::MapChanged | Output::Stopped | Output::AdminReply { .. } => {}
+            Output::HoldClients(hold) => self.hold_clients(osd, None, hold),
+            Output::HoldClient { conn, hold } => self.hold_clients(osd, Some(conn), hold),
             Output::Up => self.say(|| format!("osd.{osd} is up")),
             Output::ClusterLog { level, text } => {
                 self.say(|| format!("cluster log {level:?}: {text}"));
@@ -356,7 +359,7 @@ impl World {
                 Some(msg) => msg,
                 None => return,
             };
-            return self.osd_input(osd, Input::Message { conn: d.conn, tid, msg });
+            return self.osd_hears(osd, d.conn, other, Input::Message { conn: d.conn, tid, msg });
         }
         match other {
             Node::Osd(from) => self.osd_input(osd, Input::FromOsd { osd: OsdId(from), msg }),

@@ -65,6 +65,7 @@ planted![
     Osd(pg::Planted::StartsAlone), "a_start_that_a_slow_member_loses", 1;
     Osd(pg::Planted::TrimsUnacknowledged), "a_slow_member_is_left_alone", 1;
     Osd(pg::Planted::StagedLeftBehind), "large_writes_through_failures", 1;
+    Osd(pg::Planted::HeldForEver), "clients_beyond_their_share", 1;
     Osd(pg::Planted::StaleShardsServe), "coded_members_die_in_turn", 1;
     Osd(pg::Planted::LostShardsStay), "coded_writes_that_a_primary_has_alone", 1;
     Osd(pg::Planted::ParityAddedTwice), "coded_stripes_change_in_part", 1;

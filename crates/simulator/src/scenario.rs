@@ -145,6 +145,8 @@ pub struct Options {
     pub backfill_scan: usize,
     /// Work that an OSD does for clients with one batch of inputs; little: a request or a few.
     pub slice_bytes: u64,
+    /// Requests that an OSD has room for; where that is little, clients are held.
+    pub room: u64,
     /// A write of more bytes goes ahead to the members in pieces of so many.
     pub stage: (usize, u64),
     /// OSD maps that the monitors keep at least.
@@ -200,6 +202,7 @@ impl Options {
             dups_tracked: *r.pick(&[500, 3_000]),
             backfill_scan: *r.pick(&[2, 16, 128]),
             slice_bytes: slice_of(seed),
+            room: room_of(seed),
             stage: stage_of(seed),
             maps_kept: *m.pick(&[5, 20, 500]),
             beacon_s: *m.pick(&[1, 5, 60]),
@@ -305,6 +308,15 @@ fn slice_of(seed: u64) -> u64 {
     let mut r = Rng::new(seed ^ 0x51_1ce5);
     *r.pick(&[1, 40 << 10, pg::Portions::default().slice, pg::Portions::default().slice])
 }
+
+/// At three of eight seeds an OSD holds clients that have more than a few requests there.
+fn room_of(seed: u64) -> u64 {
+    let mut r = Rng::new(seed ^ 0x726f_6f6d);
+    *r.pick(&[1, 3, 6, ROOM, ROOM, ROOM, ROOM, ROOM])
+}
+
+/// What OSDs have room for by default. Clients here have fewer under way.
+pub(crate) const ROOM: u64 = 256;
 
 /// At half of the seeds all but small writes go ahead to the members in pieces, as large ones do.
 fn stage_of(seed: u64) -> (usize, u64) {
@@ -491,7 +503,7 @@ impl fmt::Display for Scenario {
             f,
             "{} ({} monitors, {} OSDs, {} clients x {}, size {}/{}{}, {} PGs, {} objects of {} B, think {} ms, latency {} us, \
              flush {} us, fault every {} ms, grace {} s, out after {} s, log {}, dups {}, scan {}, maps {}, \
-             beacon every {} s, mon snapshot {}, slices of {} B, \
+             beacon every {} s, mon snapshot {}, slices of {} B, room for {}, \
              guests {}, links of {})",
             self.line(),
             o.mons,
@@ -517,6 +529,7 @@ impl fmt::Display for Scenario {
             o.beacon_s,
             o.mon_snapshot_every,
             o.slice_bytes,
+            o.room,
             o.guests.iter().map(GuestKind::to_string).collect::<Vec<_>>().join(" "),
             if self.wire { "bytes" } else { "messages" },
         )

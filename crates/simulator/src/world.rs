@@ -61,6 +61,11 @@ pub enum Event {
         osd: i32,
         life: u32,
     },
+    /// An OSD's shell reads on from clients that were held.
+    LetGo {
+        osd: i32,
+        life: u32,
+    },
     /// The opener of a connection that nobody answers sends its first packet again.
     Knock {
         conn: ConnId,
@@ -379,6 +384,7 @@ impl World {
             Event::MonAppended { mon, life } => self.mon_appended(mon, life),
             Event::DeviceRead { osd, life, id } => self.device_has_read(osd, life, id),
             Event::NextSlice { osd, life } => self.next_slice(osd, life),
+            Event::LetGo { osd, life } => self.let_go(osd, life),
             Event::Knock { conn } => self.net.reopen(self.now, conn),
             Event::Retry { conn, wait } => self.retry(conn, wait),
             Event::ConnectTimeout { conn } => {
@@ -716,7 +722,7 @@ impl World {
             return match me {
                 Node::Mon(mon) => self.mon_input(mon, monitor::Input::Disconnected { conn }),
                 Node::Mgr => self.mgr_input(manager::Input::Disconnected { conn }),
-                Node::Osd(osd) => self.osd_input(osd, pg::Input::Disconnected { conn }),
+                Node::Osd(osd) => self.osd_loses(osd, conn),
                 _ => {}
             };
         }

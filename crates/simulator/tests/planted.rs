@@ -130,6 +130,7 @@ planted![
     starts_alone Mutant::Osd(Osd::StartsAlone);
     trims_unacknowledged Mutant::Osd(Osd::TrimsUnacknowledged);
     staged_left_behind Mutant::Osd(Osd::StagedLeftBehind);
+    held_for_ever Mutant::Osd(Osd::HeldForEver);
     stale_shards_serve Mutant::Osd(Osd::StaleShardsServe);
     lost_shards_stay Mutant::Osd(Osd::LostShardsStay);
     parity_added_twice Mutant::Osd(Osd::ParityAddedTwice);

@@ -227,6 +227,7 @@ rows![
     // Nobody takes a slow one for dead.
     slow_device [],
     large_writes_through_failures ["marked down dead" 8],
+    clients_beyond_their_share ["clients held" 100, "requests sent again" 5],
     monitors_lose_power_together [],
     wiped_monitors ["monitors' disks lost" 2],
     wiped_monitor_and_one_that_lags ["monitors' disks lost" 1],

@@ -124,7 +124,7 @@ impl OsdCore {
             let held = uses.get(conn).copied().unwrap_or_default();
             let parks = session.account.parked.held().ops > PARKED_OPS;
             let hold = parks || exceeds(held, share);
-            if hold != was_held {
+            if hold != was_held && (hold || !types::is_planted!(self.shared.config.planted, HeldForEver)) {
                 told.push((*conn, hold));
             }
         }
