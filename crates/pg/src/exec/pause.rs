@@ -73,8 +73,7 @@ impl Begun {
     /// Bytes that it holds.
     pub fn bytes(&self) -> u64 {
         let answers: usize = self.results.iter().map(|r| r.outdata.len()).sum();
-        let wanted = self.wanted.as_ref().map_or(0, |plan| plan.len());
-        (answers + self.got.len() + wanted) as u64
+        (answers + self.got.len()) as u64
     }
 
     /// What the device has to read before the request can go on; asked once.

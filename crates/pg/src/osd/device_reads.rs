@@ -3,16 +3,23 @@
 //! The shell is asked for a bounded number of reads at a time. The others wait here, and entities take turns,
 //! so that a client that asks for much leaves the device to others, too.
 //!
+//! A long request reads piece by piece, and what it has read is held until it is answered. What requests hold
+//! has a bound. Beyond it the oldest goes on, alone, and the others keep what they have and wait for it. So
+//! there is always one that comes to its end, and none reads all of the rest at once.
+//!
 //! Invariants:
 //! 1. At most `AT_ONCE` reads are asked for, at most `OF_ONE` for one entity.
-//! 2. A read that waits has its request here; a read waits only where one more would break the first
-//!    invariant.
+//! 2. What an entity's requests hold, with what the device reads for them, is beyond its part only by what
+//!    its oldest request reads; and where all entities' together are beyond `HELD` only by that of the oldest
+//!    of all.
+//! 3. A read that waits has its request here; a read waits only where one more would break the others.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use store::ReadPlan;
 use types::{AuthName, ConnId, Epoch, PgShard, SpgId};
 
+use super::account::Sum;
 use super::turns::Ring;
 use crate::io::Output;
 use crate::peer::ShardAsk;
@@ -24,8 +31,30 @@ const AT_ONCE: usize = 16;
 /// The rest is for other entities.
 const OF_ONE: usize = 12;
 
+/// Bytes that requests which have paused hold, over all entities.
+pub(crate) const HELD: u64 = 64 << 20;
+/// An entity has half of what others leave of it, and this much in any case.
+pub(crate) const HELD_AT_LEAST: u64 = 8 << 20;
+
 /// A read that waits to be asked for.
-type Waiting = (u64, Box<ReadPlan>);
+#[derive(Debug)]
+struct Waiting {
+    id: u64,
+    /// When its request came: older ones have lower numbers.
+    order: u64,
+    plan: Box<ReadPlan>,
+    /// What requests of its entity hold.
+    theirs: Sum,
+}
+
+/// A read that the shell was asked for and has not answered.
+#[derive(Debug)]
+struct Asked {
+    /// None where the session had ended.
+    entity: Option<AuthName>,
+    order: u64,
+    bytes: u64,
+}
 
 /// A primary's question for a range of an object's shard.
 #[derive(Debug)]
@@ -44,31 +73,38 @@ pub(crate) struct DeviceReads {
     ops: BTreeMap<u64, ClientOp>,
     /// Reads of shards for primaries, which ask for a bounded number of bytes.
     shards: BTreeMap<u64, ShardRead>,
-    /// Reads that the shell was asked for and has not answered, with the entity that each is for; none where
-    /// the session had ended.
-    asked: BTreeMap<u64, Option<AuthName>>,
+    asked: BTreeMap<u64, Asked>,
     waiting: Ring<Option<AuthName>, VecDeque<Waiting>>,
+    /// What all requests hold.
+    held: Sum,
     last: u64,
 }
 
 impl DeviceReads {
+    /// `held` is what all requests that have paused hold.
+    pub fn new(held: Sum) -> Self {
+        Self { held, ..Self::default() }
+    }
+
     /// The number of a new request's reads.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
         self.last
     }
 
-    /// Has the shell read for a request of this entity, now or when it is the entity's turn.
+    /// Has the shell read for a request of this entity, now or when it is the entity's turn. `theirs` is what
+    /// requests of the entity hold.
     pub fn add(
         &mut self,
         id: u64,
         op: ClientOp,
         plan: Box<ReadPlan>,
-        entity: Option<AuthName>,
+        (entity, theirs): (Option<AuthName>, Sum),
         out: &mut Vec<Output>,
     ) {
+        let waiting = Waiting { id, order: op.order, plan, theirs };
         self.ops.insert(id, op);
-        self.waiting.entry(&entity).push_back((id, plan));
+        self.waiting.entry(&entity).push_back(waiting);
         self.ask(out);
     }
 
@@ -76,7 +112,7 @@ impl DeviceReads {
     pub fn add_shard(&mut self, read: ShardRead, plan: Box<ReadPlan>, out: &mut Vec<Output>) {
         let id = self.number();
         self.shards.insert(id, read);
-        self.waiting.entry(&None).push_back((id, plan));
+        self.waiting.entry(&None).push_back(Waiting { id, order: id, plan, theirs: Sum::default() });
         self.ask(out);
     }
 
@@ -134,37 +170,93 @@ impl DeviceReads {
 
     fn drop_waiting(&mut self, is_gone: impl Fn(u64) -> bool) {
         self.waiting.retain(|queue| {
-            queue.retain(|(id, _)| !is_gone(*id));
+            queue.retain(|waiting| !is_gone(waiting.id));
             !queue.is_empty()
         });
     }
 
-    /// Asks for what may be asked for, of each entity in turn.
+    /// Asks for what may be asked for by now: requests may hold less.
+    pub fn look_again(&mut self, out: &mut Vec<Output>) {
+        if !self.waiting.is_empty() {
+            self.ask(out);
+        }
+    }
+
+    /// Asks for what may be asked for, of each entity in turn, and of an entity for what its oldest request
+    /// needs.
     fn ask(&mut self, out: &mut Vec<Output>) {
         while self.asked.len() < AT_ONCE {
-            let asked = &self.asked;
-            let may = |entity: &Option<AuthName>, _: &VecDeque<Waiting>| {
-                asked.values().filter(|of| *of == entity).count() < OF_ONE
+            let room = Room::of(&self.asked, &self.waiting, self.held.get());
+            let may = |entity: &Option<AuthName>, queue: &VecDeque<Waiting>| {
+                room.is_there(entity, oldest(queue).and_then(|at| queue.get(at)))
             };
-            let next = self.waiting.turn(may, VecDeque::pop_front, VecDeque::is_empty);
-            let Some((entity, Some((id, plan)))) = next else { return };
-            self.asked.insert(id, entity);
+            let take = |queue: &mut VecDeque<Waiting>| oldest(queue).and_then(|at| queue.remove(at));
+            let next = self.waiting.turn(may, take, VecDeque::is_empty);
+            let Some((entity, Some(Waiting { id, order, plan, .. }))) = next else { return };
+            self.asked.insert(id, Asked { entity, order, bytes: plan.len() as u64 });
             out.push(Output::Read { id, plan });
         }
     }
 
     /// Checks the invariants that the module states.
     pub fn assert_invariants(&self) {
-        let of = |entity| self.asked.values().filter(|of| *of == entity).count();
+        let of = |entity: &Option<AuthName>| self.asked.values().filter(|a| a.entity == *entity).count();
         assert!(self.asked.len() <= AT_ONCE, "1: {} reads", self.asked.len());
-        assert!(self.asked.values().all(|entity| of(entity) <= OF_ONE), "1: {:?}", self.asked);
+        assert!(self.asked.values().all(|a| of(&a.entity) <= OF_ONE), "1: {:?}", self.asked);
         self.waiting.assert_invariants();
+        let room = Room::of(&self.asked, &self.waiting, self.held.get());
         for (entity, queue) in self.waiting.iter() {
-            assert!(self.asked.len() == AT_ONCE || of(entity) == OF_ONE, "2: {entity:?} waits for nothing");
+            let first = oldest(queue).and_then(|at| queue.get(at));
+            let waits = self.asked.len() == AT_ONCE || !room.is_there(entity, first);
+            assert!(waits, "3: {entity:?} waits for nothing");
             assert!(
-                queue.iter().all(|(id, _)| self.ops.contains_key(id) || self.shards.contains_key(id)),
-                "2: {entity:?} waits for nobody"
+                queue.iter().all(|w| self.ops.contains_key(&w.id) || self.shards.contains_key(&w.id)),
+                "3: {entity:?} waits for nobody"
             );
         }
+    }
+}
+
+/// Where the read of the oldest request stands.
+fn oldest(queue: &VecDeque<Waiting>) -> Option<usize> {
+    (0..queue.len()).min_by_key(|at| queue.get(*at).map(|w| w.order))
+}
+
+/// What there is room for.
+struct Room<'a> {
+    asked: &'a BTreeMap<u64, Asked>,
+    /// What all requests hold, with what the device reads for them.
+    all: u64,
+    /// The oldest request for which the device reads, or is to read.
+    oldest: Option<u64>,
+}
+
+impl<'a> Room<'a> {
+    fn of(
+        asked: &'a BTreeMap<u64, Asked>,
+        waiting: &Ring<Option<AuthName>, VecDeque<Waiting>>,
+        held: u64,
+    ) -> Self {
+        let of_clients = waiting.iter().filter(|(entity, _)| entity.is_some());
+        let orders = of_clients.flat_map(|(_, queue)| queue.iter().map(|w| w.order));
+        let oldest = orders.chain(asked.values().filter(|a| a.entity.is_some()).map(|a| a.order)).min();
+        Self { asked, all: held + asked.values().map(|a| a.bytes).sum::<u64>(), oldest }
+    }
+
+    /// Whether the read may be asked for now; see the module's invariants.
+    fn is_there(&self, entity: &Option<AuthName>, next: Option<&Waiting>) -> bool {
+        let Some(next) = next else { return false };
+        let of_theirs = || self.asked.values().filter(|a| a.entity == *entity);
+        if of_theirs().count() >= OF_ONE {
+            return false;
+        }
+        // Primaries ask for shards within bounds of their own.
+        if entity.is_none() {
+            return true;
+        }
+        let theirs = next.theirs.get() + of_theirs().map(|a| a.bytes).sum::<u64>();
+        let part = (HELD.saturating_sub(self.all.saturating_sub(theirs)) / 2).max(HELD_AT_LEAST);
+        let is_first = of_theirs().next().is_none() && (self.all < HELD || self.oldest == Some(next.order));
+        theirs + next.plan.len() as u64 <= part || is_first
     }
 }

@@ -223,6 +223,7 @@ impl OsdCore {
         if self.shared.fatal.is_none() {
             self.dispatch(input);
             self.run_ready();
+            self.shared.reads.look_again(&mut self.shared.out);
             self.report_if_due();
         }
         self.track_outputs(before);
@@ -232,7 +233,8 @@ impl OsdCore {
         }
         if !self.asked_again && (!self.turns.is_empty() || self.shared.some_ready) {
             self.asked_again = true;
-            let at_leisure = !self.shared.some_ready && self.turns.wait_for_readers();
+            let at_leisure =
+                !self.shared.some_ready && self.turns.wait_for_others(self.shared.is_full_of_paused());
             self.shared.out.push(Output::Again { at_leisure });
         }
         std::mem::swap(&mut self.shared.out, out);
@@ -375,7 +377,7 @@ impl OsdCore {
         if self.turns.is_empty() || self.shared.is_slice_over() || self.shared.some_ready {
             return false;
         }
-        let Some((conn, turn)) = self.turns.pop() else { return false };
+        let Some((conn, turn)) = self.turns.pop(self.shared.is_full_of_paused()) else { return false };
         self.start_request(conn, turn);
         true
     }

@@ -15,7 +15,7 @@ use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PgShard, P
 use super::account::Sum;
 use super::cluster_log::Unsaid;
 use super::counters::OpCounters;
-use super::device_reads::DeviceReads;
+use super::device_reads::{DeviceReads, HELD};
 use super::gathers::Gathers;
 use super::lease::Leases;
 use super::queries::Queries;
@@ -194,6 +194,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn new(whoami: OsdId, config: OsdConfig, map: Arc<OsdMap>, store: Store) -> Self {
+        let paused_bytes = Sum::default();
         Self {
             whoami,
             config,
@@ -232,9 +233,9 @@ impl Shared {
             leases: Leases::default(),
             some_ready: false,
             paused: None,
-            reads: DeviceReads::default(),
+            reads: DeviceReads::new(paused_bytes.clone()),
             last_order: 0,
-            paused_bytes: Sum::default(),
+            paused_bytes,
             gathers: Gathers::default(),
             last_copy: 0,
             copies_wait: false,
@@ -253,6 +254,11 @@ impl Shared {
     /// Whether this slice's work or answers are spent: requests wait until the shell comes again.
     pub fn is_slice_over(&self) -> bool {
         self.slice_left == 0 || self.answers_left == 0
+    }
+
+    /// Whether requests that have paused hold as much as they may.
+    pub fn is_full_of_paused(&self) -> bool {
+        self.paused_bytes.get() >= HELD
     }
 
     pub fn epoch(&self) -> Epoch {

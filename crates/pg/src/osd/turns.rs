@@ -8,7 +8,8 @@
 //! Requests that wait meanwhile are taken one at a time from each entity in turn, and within an entity from
 //! each of its connections in turn, so that more connections bring no more turns. A request that is longer
 //! than a slice goes on in the next turn of its entity (`exec::pause`). Requests of one connection stay in
-//! order. A client that does not read its answers is passed over: unread answers take memory.
+//! order. A client that does not read its answers is passed over: unread answers take memory. Where requests
+//! that have paused hold much, those that hold most wait for the oldest of them.
 //!
 //! Invariant: an entity is in the order of its ring exactly once when a connection of it has a queue, a
 //! connection in that of its entity when it has one, and no queue is empty.
@@ -19,6 +20,7 @@ use messages::osd::MOsdOp;
 use types::{AuthName, ConnId};
 
 use super::account::Charge;
+use super::device_reads::HELD_AT_LEAST;
 use crate::pg::ClientOp;
 
 /// Bytes of work in one slice, some milliseconds. A request that reads more than its slice has room for
@@ -56,10 +58,35 @@ pub(super) enum Wanted {
     Acked(u64),
 }
 
+impl Turn {
+    /// The place in the order of requests of one that has paused, and holds so much that it may have to wait.
+    fn holds_much(&self) -> Option<u64> {
+        match &self.what {
+            Wanted::ToGoOn(op) if op.held_bytes() >= HELD_AT_LEAST => Some(op.order),
+            _ => None,
+        }
+    }
+}
+
+/// The queues of an entity's connections.
+type Conns = Ring<ConnId, VecDeque<Turn>>;
+
+/// What is next of an entity: of its connections that read their answers, the one whose turn it is.
+fn front<'a>(conns: &'a Conns, unread: &BTreeSet<ConnId>) -> Option<&'a Turn> {
+    let conn = conns.order.iter().find(|conn| !unread.contains(conn))?;
+    conns.of.get(conn)?.front()
+}
+
+/// Whether an entity may have a turn, when of requests that hold much this one alone goes on.
+fn may_go(conns: &Conns, unread: &BTreeSet<ConnId>, oldest: Option<u64>) -> bool {
+    let Some(turn) = front(conns, unread) else { return false };
+    oldest.is_none() || turn.holds_much().is_none_or(|order| oldest == Some(order))
+}
+
 /// All requests that wait for their turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    entities: Ring<AuthName, Ring<ConnId, VecDeque<Turn>>>,
+    entities: Ring<AuthName, Conns>,
     /// Clients with much to read, as the shell last said.
     unread: BTreeSet<ConnId>,
 }
@@ -102,17 +129,27 @@ impl Turns {
         self.unread = unread;
     }
 
-    /// Whether every connection that waits has to read its answers first.
-    pub fn wait_for_readers(&self) -> bool {
-        self.clients().all(|conn| self.unread.contains(&conn))
+    /// Whether everything that waits has to wait for clients to read, or for requests that end.
+    pub fn wait_for_others(&self, is_full: bool) -> bool {
+        let oldest = self.oldest_to_hold(is_full);
+        self.entities.of.values().all(|conns| !may_go(conns, &self.unread, oldest))
     }
 
-    /// The oldest request of the connection whose turn it is, of the entity whose turn it is.
-    pub fn pop(&mut self) -> Option<(ConnId, Turn)> {
+    /// Where requests that have paused hold as much as they may: the oldest of those that wait here. It alone
+    /// goes on, of those that hold much.
+    fn oldest_to_hold(&self, is_full: bool) -> Option<u64> {
+        let fronts = self.entities.of.values().filter_map(|conns| front(conns, &self.unread));
+        is_full.then(|| fronts.filter_map(Turn::holds_much).min()).flatten()
+    }
+
+    /// The oldest request of the connection whose turn it is, of the entity whose turn it is. `is_full`: all
+    /// requests that have paused hold as much as they may.
+    pub fn pop(&mut self, is_full: bool) -> Option<(ConnId, Turn)> {
+        let oldest = self.oldest_to_hold(is_full);
         let unread = &self.unread;
         let reads = |conn: &ConnId, _: &VecDeque<Turn>| !unread.contains(conn);
         let (_, found) = self.entities.turn(
-            |_, conns| conns.order.iter().any(|conn| !unread.contains(conn)),
+            |_, conns| may_go(conns, unread, oldest),
             |conns| conns.turn(reads, VecDeque::pop_front, VecDeque::is_empty),
             |conns| conns.order.is_empty(),
         )?;
@@ -193,6 +230,10 @@ impl<K: Ord + Clone + std::fmt::Debug, V: Default> Ring<K, V> {
             self.order.push_back(key.clone());
         }
         Some((key, taken))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
     }
 
     fn remove(&mut self, key: &K) {

@@ -44,11 +44,6 @@ const WRITE_TOO_BIG: Errno = Errno(90);
 /// ERESTART: the write's snapshot context is older than the object's. Source: EOLDSNAPC in src/include/rados.h.
 const OLD_SNAPC: Errno = Errno(85);
 
-/// What requests that pause hold together, beside one of them: beyond it none pauses.
-const PAUSED_BYTES: u64 = 64 << 20;
-/// An entity's part of what the paused requests of others leave of that.
-const OF_ENTITY: u64 = 2;
-
 /// A request, with whoever sent it and what belongs to it while it waits. Boxed, for requests are moved often
 /// on their way.
 #[derive(Debug, Clone)]
@@ -204,19 +199,14 @@ impl ClientOp {
 
     /// Whether the request may run over several slices: it only reads, so that nothing but its answer shows
     /// that it ran.
-    fn may_pause(&self, cx: &Shared) -> bool {
+    fn may_pause(&self) -> bool {
         let only_reads = !self.kind.writes && !self.kind.pg_op && !self.kind.notifies;
-        only_reads
-            && self.conn != NOBODY
-            && self.asked_by.is_none()
-            && (cx.paused_bytes.get() == 0 || self.has_room_to_pause(cx))
+        only_reads && self.conn != NOBODY && self.asked_by.is_none()
     }
 
-    /// However much one entity reads, others have room as well.
-    fn has_room_to_pause(&self, cx: &Shared) -> bool {
-        let theirs = cx.sessions.get(&self.conn).map_or(0, |s| s.account.paused_of_entity.get());
-        let others = cx.paused_bytes.get().saturating_sub(theirs);
-        theirs < PAUSED_BYTES.saturating_sub(others) / OF_ENTITY
+    /// Bytes that it holds while it has paused.
+    pub fn held_bytes(&self) -> u64 {
+        self.paused.as_ref().map_or(0, |paused| paused.begun.bytes())
     }
 
     /// Goes on with what the device has read; without that it begins anew and runs to its end.
@@ -630,7 +620,7 @@ impl Pg {
         cx: &mut Shared,
     ) -> Result<Box<Executed>, ExecStop> {
         // What begins anew runs to its end: writes that come in every slice would have it begin for ever.
-        let may_pause = op.may_pause(cx) && (begun.is_some() || !op.has_paused);
+        let may_pause = op.may_pause() && (begun.is_some() || !op.has_paused);
         let none_gathered = Gathered::default();
         let may_pause = may_pause && !self.is_coded();
         let found = op.gathered.as_deref().map_or(&none_gathered, |harvest| &harvest.bytes);
@@ -711,9 +701,9 @@ impl Pg {
             ExecStop::Missing(object) => self.wait_for_object(&object, op, cx),
             ExecStop::Paused(mut begun) => {
                 let theirs = cx.sessions.get(&op.conn).map(|s| s.account.paused_of_entity.clone());
+                let plan = begun.take_wanted();
                 let bytes = begun.bytes();
                 let _bytes = (cx.paused_bytes.keep(bytes), theirs.unwrap_or_default().keep(bytes));
-                let plan = begun.take_wanted();
                 op.paused = Some(Arc::new(Paused { begun, _bytes }));
                 op.has_paused = true;
                 match plan {

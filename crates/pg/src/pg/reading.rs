@@ -72,8 +72,10 @@ impl Pg {
         };
         op.reading = Some(id);
         self.begin_reading(head, id, false);
-        let entity = cx.sessions.get(&op.conn).map(|session| session.peer.auth_name.clone());
-        cx.reads.add(id, op, plan, entity, &mut cx.out);
+        let session = cx.sessions.get(&op.conn);
+        let entity = session.map(|session| session.peer.auth_name.clone());
+        let theirs = session.map(|session| session.account.paused_of_entity.clone());
+        cx.reads.add(id, op, plan, (entity, theirs.unwrap_or_default()), &mut cx.out);
     }
 
     /// Notes that something is read of the object for a request.

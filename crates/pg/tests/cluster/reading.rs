@@ -191,28 +191,55 @@ fn who_waits_behind_a_client_that_leaves_goes_on() {
     assert_eq!(c.data(TWO, 11), b"after it");
 }
 
-/// Beyond their share requests read for themselves, as long as they are.
+/// No request reads for itself, however many there are: each waits for the device.
 #[test]
-fn what_is_read_holds_a_bound_and_leaves_others_theirs() {
+fn many_reads_leave_the_core_and_leave_others_theirs() {
     let mut c = Cold::new();
-    let most = (32 << 20) / LARGE + 1;
-    let asked = most + 20;
-    for tid in 0..asked as u64 {
+    let asked = (32 << 20) / LARGE as u64 + 20;
+    for tid in 0..asked {
         c.put(ONE, 100 + tid, if tid % 2 == 0 { "a" } else { "b" }, vec![read()]);
     }
-    // What the device has not read for anybody yet.
     while std::mem::take(&mut c.s.nodes[0].again) {
         c.s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
     }
-    let answered = (0..asked as u64).filter(|tid| c.has_answered(ONE, 100 + tid)).count();
-    assert!((20..most).contains(&answered), "{answered} of {asked} have read for themselves");
+    assert!((0..asked).all(|tid| !c.has_answered(ONE, 100 + tid)), "the device has read nothing yet");
     c.put(TWO, 10, "a", vec![read()]);
     c.s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
     assert!(!c.has_answered(TWO, 10), "another client's read waits for the device");
     assert_eq!(c.data(TWO, 10).len(), LARGE);
-    for tid in 0..asked as u64 {
+    for tid in 0..asked {
         assert_eq!(c.data(ONE, 100 + tid).len(), LARGE);
     }
+}
+
+/// What they hold has a bound: beyond it the oldest goes on, piece by piece, and others wait with what they
+/// have.
+#[test]
+fn of_long_reads_beyond_their_share_the_oldest_goes_on_alone() {
+    const PIECE: usize = 4 << 20;
+    let mut c = Cold::with(3 * PIECE);
+    let long = [100, 101, 102, 103];
+    for tid in long {
+        c.put(ONE, tid, "a", vec![read(); 3]);
+    }
+    assert_eq!(c.reads(), 4, "each its first piece");
+    let any_answered = |c: &mut Cold| long.iter().any(|tid| c.has_answered(ONE, *tid));
+    while c.reads() > 1 {
+        c.s.read(0);
+        assert!(!any_answered(&mut c), "all go on, until they hold two pieces each");
+    }
+    c.put(TWO, 10, "b", vec![Op::Read(Extent::new(0, PIECE as u64)).into()]);
+    c.s.input(0, Input::Again { unread: Default::default(), free_bytes: 1 << 30 });
+    assert_eq!(c.reads(), 2, "another one's read is asked for at once");
+    for tid in long {
+        assert!(!c.has_answered(ONE, tid), "the oldest first");
+        while !c.has_answered(ONE, tid) {
+            assert!(c.reads() > 0, "{tid} is forgotten");
+            c.s.read(0);
+        }
+        assert!(c.data(ONE, tid).iter().all(|byte| *byte == 7));
+    }
+    assert_eq!(c.data(TWO, 10).len(), PIECE);
 }
 
 #[test]

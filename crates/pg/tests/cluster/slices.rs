@@ -207,7 +207,27 @@ fn many_long_reads_are_answered_in_their_order_and_go_with_their_clients() {
     assert!(!c.s.strangers.iter().any(|m| m.0 == TWO), "nobody hears it");
 }
 
-/// What it has read so far would keep others from pausing.
+/// What they hold has a bound: the younger one waits from then on.
+#[test]
+fn of_two_long_reads_that_hold_much_the_oldest_goes_on() {
+    let mut c = Two::new();
+    c.put(ONE, 10, "large", vec![read(); 5]);
+    c.put(TWO, 10, "large", vec![read(); 5]);
+    let mut slices = 0;
+    while c.answers(ONE) == 0 {
+        slices += 1;
+        c.again();
+    }
+    // 64 MiB by turns, and what is then left of the first one's 100.
+    assert!((28..36).contains(&slices), "{slices}");
+    assert_eq!(c.answers(TWO), 0);
+    c.put(ONE, 11, "large", vec![Op::Stat.into()]);
+    (0..2).for_each(|_| c.again());
+    assert_eq!(c.answers(ONE), 2, "who holds nothing waits for nobody");
+    assert_eq!(answer(&mut c.s, TWO, 10).0, 0);
+}
+
+/// What it has read so far would keep others waiting.
 #[test]
 fn who_does_not_read_keeps_nothing_of_a_request_that_paused() {
     let mut c = Two::new();
