@@ -1,4 +1,5 @@
-//! `osd pool autoscale-status`: how many PGs each pool should have; the switch of the autoscaler for all pools.
+//! `osd pool autoscale-status`: how many PGs each pool should have; the switch of the autoscaler for all
+//! pools.
 //!
 //! Source: src/pybind/mgr/pg_autoscaler/module.py (16.2).
 
@@ -46,7 +47,8 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Has the monitors keep the flag, and what follows from it: the mode of new pools, and of each that there is.
+/// Has the monitors keep the flag, and what follows from it: the mode of new pools, and of each that there
+/// is.
 fn switch(ctx: &mut Ctx<'_>, off: bool) -> Reply {
     let how = if off { "set" } else { "unset" };
     if ctx.autoscaler.off == off {

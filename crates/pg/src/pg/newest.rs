@@ -222,9 +222,9 @@ impl Pg {
         }
     }
 
-    /// Primary: an earlier one may have learnt of objects of which nobody's log tells, and have ended before it
-    /// turned out whether they were deleted. It alone lacks them then: whoever has missed a write of theirs,
-    /// or has lost it, lacks them as well.
+    /// Primary: an earlier one may have learnt of objects of which nobody's log tells, and have ended before
+    /// it turned out whether they were deleted. It alone lacks them then: whoever has missed a write of
+    /// theirs, or has lost it, lacks them as well.
     pub(super) fn doubt_again(&mut self, cx: &mut Shared) {
         // What the log tells is known by now.
         self.newest();
@@ -290,8 +290,8 @@ impl Pg {
         self.peers.get(&copy).and_then(|p| p.missing.as_ref()).is_some_and(|m| m.contains(object))
     }
 
-    /// Primary: the log deletes an object of which a member has a shard all the same. The member's own log may
-    /// not go back to the deletion.
+    /// Primary: the log deletes an object of which a member has a shard all the same. The member's own log
+    /// may not go back to the deletion.
     fn remove_deleted(&self, object: &HObject, version: Eversion, cx: &mut Shared) {
         for member in self.write_targets(cx) {
             let body = PgBody::ScrubRemove { object: object.clone(), version };
@@ -312,8 +312,8 @@ impl Pg {
     }
 
     /// Primary: objects that some members have and the others, this copy among them, do not. If they cannot
-    /// be made, although all members are there and the others have nothing of them, they were deleted, and the
-    /// shards that are left missed that.
+    /// be made, although all members are there and the others have nothing of them, they were deleted, and
+    /// the shards that are left missed that.
     pub(super) fn delete_doubted(&mut self, cx: &mut Shared) {
         if !self.is_active() {
             return;

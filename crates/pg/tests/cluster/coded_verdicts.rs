@@ -1,5 +1,5 @@
-//! What becomes of a scrub's findings in erasure-coded PGs when objects change before the scrub ends, and when
-//! whoever has found something ends first.
+//! What becomes of a scrub's findings in erasure-coded PGs when objects change before the scrub ends, and
+//! when whoever has found something ends first.
 
 use pg::OsdConfig;
 use store::{ObjectKey, Txn};

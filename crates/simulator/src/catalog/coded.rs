@@ -1,5 +1,5 @@
-//! Scenarios with an erasure-coded pool: members that die in turn, writes that too few shards have, disks that
-//! are lost for good, rot.
+//! Scenarios with an erasure-coded pool: members that die in turn, writes that too few shards have, disks
+//! that are lost for good, rot.
 
 use super::{KILLED, Kind, Node, OFF, block, each, kill, prefer, s, start};
 use crate::faults::{Death, Fault, Trigger};
