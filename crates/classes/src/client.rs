@@ -67,6 +67,9 @@ pub mod index {
     pub use crate::rgw::header::{TagTimeoutArgs, UpdateStatsArgs};
     pub use crate::rgw::list::{ListArgs, ListReply};
     pub use crate::rgw::log::{ListArgs as ListLogArgs, ListReply as ListLogReply, TrimArgs as TrimLogArgs};
+    pub use crate::rgw::names::{
+        delete_marker as delete_marker_at, entry as entry_at, instance as instance_at, listed as listed_at,
+    };
     pub use crate::rgw::olh::{ClearArgs, LogArgs, ReadLogReply};
     pub use crate::rgw::resharding::{GetReply as ReshardingReply, GuardArgs, SetArgs as SetReshardingArgs};
     pub use crate::rgw::versions::{LinkArgs, UnlinkArgs};

@@ -124,6 +124,19 @@ impl Site {
         })
     }
 
+    /// A bucket with the index that it has now, where that is another one than is known; nothing where the
+    /// bucket is gone. `Resharding` where its index is not there, and not elsewhere yet.
+    pub(crate) fn moved(&self, known: &BucketInfo) -> Plan<Option<std::sync::Arc<BucketInfo>>> {
+        let (marker, id) = (known.bucket.marker.clone(), known.bucket.id.clone());
+        self.bucket(&known.bucket.tenant, &known.bucket.name).then(move |state| match state {
+            Ok(state) if state.instance.value.bucket.marker != marker => Plan::ok(None),
+            Ok(state) if state.instance.value.bucket.id == id => Plan::failed(Error::Resharding),
+            Ok(state) => Plan::ok(Some(state.instance.value.into())),
+            Err(Error::NoSuchBucket) => Plan::ok(None),
+            Err(e) => Plan::failed(e),
+        })
+    }
+
     /// Makes a bucket; with `BucketExists` it had been there, whoever's it is.
     pub fn create_bucket(&self, new: NewBucket, moment: &mut Moment) -> Plan<BucketInfo> {
         let (now, site, owner) = (moment.now, self.clone(), new.acl.owner.id.clone());
@@ -386,11 +399,11 @@ impl Site {
     /// Removes a bucket that holds nothing: versions and parts of uploads are something, too. Writers are
     /// held off first, as by an index that moves: what is begun before is seen, and what comes later is
     /// refused.
-    pub fn remove_bucket(&self, state: BucketState) -> Plan<()> {
+    pub fn remove_bucket(&self, state: BucketState, now: RealTime) -> Plan<()> {
         let (site, info) = (self.clone(), state.instance.value);
         self.hold_off(&info).and_then(move |()| {
             let (first, entry_site, of_entry) = (site.clone(), site.clone(), info.bucket.clone());
-            let emptied = first.is_empty(&info).and_then(move |empty| {
+            let emptied = first.is_empty(&info, now).and_then(move |empty| {
                 if !empty {
                     return Plan::failed(Error::BucketNotEmpty);
                 }
@@ -450,22 +463,6 @@ impl Site {
             let ours = shards.into_iter().filter(|(_, r)| r.status != 0 && r.new_instance == REMOVING);
             let clear = |(o, _)| Request::new(o).call(&index::CLEAR_RESHARDING, &EmptyEnvelope);
             Plan::<Vec<Reply>>::ask_all(ours.map(clear).collect()).and_then(|_| Plan::ok(()))
-        })
-    }
-
-    fn is_empty(&self, info: &BucketInfo) -> Plan<bool> {
-        let shards = match self.index_objects(info) {
-            Ok(shards) => shards,
-            Err(e) => return Plan::failed(e),
-        };
-        let args = index::ListEntriesArgs { max: 1, name: Bytes::new(), marker: Bytes::new() };
-        let look = |object| Request::new(object).call(&index::LIST_ENTRIES, &args);
-        Plan::ask_all(shards.into_iter().map(look).collect()).try_map(|replies| {
-            let mut entries = 0;
-            for reply in replies {
-                entries += reply.answer(0, &index::LIST_ENTRIES)?.entries.len();
-            }
-            Ok(entries == 0)
         })
     }
 
@@ -539,7 +536,7 @@ mod tests {
         assert_eq!(create(&mut c, new("c", "u", 3)), Err(Error::TooManyBuckets));
         assert_eq!(create(&mut c, new("b", "v", 3)), Err(Error::BucketExists));
 
-        site().remove_bucket(there).run(&mut c).unwrap();
+        site().remove_bucket(there, NOW).run(&mut c).unwrap();
         assert_eq!(
             (of_user(&mut c), state(&mut c, "b").err()),
             (vec!["a".into()], Some(Error::NoSuchBucket))
@@ -575,7 +572,7 @@ mod tests {
                     plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
                 }
                 let Plan::Ask(..) = plan else { break };
-                site().remove_bucket(there).run(&mut c).unwrap();
+                site().remove_bucket(there, NOW).run(&mut c).unwrap();
                 if is_made_anew {
                     create(&mut c, new("b", "u", 2)).unwrap();
                 }
@@ -606,7 +603,7 @@ mod tests {
         let info = &there.instance.value;
         assert_eq!((info.requester_pays, &info.zonegroup[..]), (true, &b"other"[..]));
 
-        site().remove_bucket(there).run(&mut c).unwrap();
+        site().remove_bucket(there, NOW).run(&mut c).unwrap();
         assert_eq!(site().change_bucket(&first, NOW, pays).run(&mut c), Err(Error::NoSuchBucket));
         create(&mut c, new("b", "v", 2)).unwrap();
         assert_eq!(site().change_bucket(&first, NOW, pays).run(&mut c), Err(Error::Raced));
@@ -660,12 +657,12 @@ mod tests {
             create(&mut c, new("b", "u", 1)).unwrap();
             let there = state(&mut c, "b").unwrap();
             c.left = Some(left);
-            let done = site().remove_bucket(there).run(&mut c);
+            let done = site().remove_bucket(there, NOW).run(&mut c);
             c.left = None;
             match state(&mut c, "b") {
                 Ok(there) => {
                     assert!(done.is_err());
-                    site().remove_bucket(there).run(&mut c).unwrap();
+                    site().remove_bucket(there, NOW).run(&mut c).unwrap();
                     assert_eq!((of_user(&mut c), c.names("default.rgw.meta:root")), (vec![], vec![]));
                     assert_eq!(c.names("default.rgw.buckets.index"), Vec::<String>::new());
                 }
@@ -682,7 +679,7 @@ mod tests {
         create(&mut c, new("b", "u", 1)).unwrap();
         let there = state(&mut c, "b").unwrap();
         site().modify_bucket(there.clone(), NOW, |_, _| Ok(())).run(&mut c).unwrap();
-        site().remove_bucket(there).run(&mut c).unwrap();
+        site().remove_bucket(there, NOW).run(&mut c).unwrap();
         assert_eq!((of_user(&mut c), c.names("default.rgw.meta:root")), (vec![], vec![]));
         assert_eq!(c.names("default.rgw.buckets.index"), Vec::<String>::new());
     }
@@ -697,7 +694,7 @@ mod tests {
         let args = index::SetReshardingArgs { resharding };
         Plan::ask(Request::new(shard).call(&index::SET_RESHARDING, &args)).run(&mut c).unwrap();
         let there = state(&mut c, "b").unwrap();
-        assert_eq!(site().remove_bucket(there).run(&mut c), Err(Error::Resharding));
+        assert_eq!(site().remove_bucket(there, NOW).run(&mut c), Err(Error::Resharding));
         let moving = site().held_off(&info).run(&mut c).unwrap();
         assert_eq!(moving.iter().filter(|(_, r)| r.status != 0).count(), 1);
     }
@@ -711,7 +708,7 @@ mod tests {
         let entries = std::collections::BTreeMap::from([("k".into(), entry.to_bytes())]);
         Plan::ask(Request::new(shard).op(Op::OmapSet(entries))).run(&mut c).unwrap();
         let there = state(&mut c, "b").unwrap();
-        assert_eq!(site().remove_bucket(there).run(&mut c), Err(Error::BucketNotEmpty));
+        assert_eq!(site().remove_bucket(there, NOW).run(&mut c), Err(Error::BucketNotEmpty));
         assert!(state(&mut c, "b").is_ok());
     }
 

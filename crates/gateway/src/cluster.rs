@@ -25,6 +25,8 @@ pub struct Cluster {
     /// The answer to one request is lost.
     pub lost: Option<Lost>,
     late: Option<Request>,
+    /// Calls of this method fail so.
+    pub refuse: Option<(&'static str, Errno)>,
 }
 
 /// A request of which no answer comes.
@@ -152,6 +154,12 @@ impl Rados for Cluster {
             }
             Some(Lost { after, is_late }) => self.lost = Some(Lost { after: after - 1, is_late }),
             None => {}
+        }
+        if let Some((refused, e)) = self.refuse {
+            let is = |op: &Op| matches!(op, Op::Call { method, .. } if *method == refused);
+            if request.ops.iter().any(is) {
+                return Err(e);
+            }
         }
         let at = place(&request.object);
         let pool = self.pools.iter().position(|p| *p == request.object.pool.name).unwrap_or_else(|| {

@@ -20,6 +20,7 @@ mod system;
 
 // Users and buckets.
 mod buckets;
+mod leftovers;
 mod users;
 
 // What buckets hold.

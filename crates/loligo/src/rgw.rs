@@ -35,8 +35,8 @@ A user, then a server, then a client:
   loligo rgw --port 7480
   s3cmd --host 127.0.0.1:7480 --host-bucket 127.0.0.1:7480 --no-ssl --access_key KEY --secret_key SECRET mb s3://b
 
-Served: buckets, objects with ranges and conditions, copies, uploads in parts, ACLs, policies of buckets, tags, CORS, forms, presigned
-URLs, quotas; signatures of versions 4 and 2. What is not served (versions, locks, encryption, lifecycles ...) is answered with 501
+Served: buckets, objects with ranges and conditions, copies, uploads in parts, versions, ACLs, policies of buckets, tags, CORS, forms,
+presigned URLs, quotas; signatures of versions 4 and 2. What is not served (locks, encryption, lifecycles ...) is answered with 501
 NotImplemented. TLS is a proxy's.";
 
 #[derive(Debug, Clone, Args)]

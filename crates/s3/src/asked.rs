@@ -42,16 +42,15 @@ pub fn check_headers(parts: &Parts) -> S3Result<()> {
     Ok(())
 }
 
+/// Names the version of an object.
+const VERSION: &str = "versionId";
+
 /// Names in the query of a request that changes something, besides those of signatures, for which the library
 /// has an operation of its own. By method, and by whether the path names an object.
 const KNOWN: [(Method, bool, &[&str]); 6] = [
-    (
-        Method::PUT,
-        true,
-        &["partNumber", "uploadId", "acl", "tagging", "retention", "legal-hold", "versionId"],
-    ),
-    (Method::POST, true, &["uploads", "uploadId", "restore", "select", "select-type", "versionId"]),
-    (Method::DELETE, true, &["uploadId", "versionId", "tagging"]),
+    (Method::PUT, true, &["partNumber", "uploadId", "acl", "tagging", "retention", "legal-hold", VERSION]),
+    (Method::POST, true, &["uploads", "uploadId", "restore", "select", "select-type", VERSION]),
+    (Method::DELETE, true, &["uploadId", VERSION, "tagging"]),
     (
         Method::PUT,
         false,
@@ -112,7 +111,43 @@ pub fn check_query(parts: &Parts) -> S3Result<()> {
     if parts.method == Method::PUT && has("partNumber") != has("uploadId") {
         return Err(s3_error!(InvalidArgument, "a part has a number and an upload"));
     }
+    // What is written is a version of its own, and parts are of none.
+    let of_version = ["acl", "tagging", "retention", "legal-hold", "restore", "select"];
+    let takes_version = parts.method == Method::DELETE && !has("uploadId") || of_version.into_iter().any(has);
+    if has(VERSION) && !takes_version {
+        return Err(s3_error!(InvalidArgument, "the request is of no version"));
+    }
     Ok(())
+}
+
+/// The version that a request names. One without an id is none.
+pub fn version(parts: &Parts) -> S3Result<Option<String>> {
+    let fields = parts.uri.query().unwrap_or_default().split('&');
+    let mut ids = fields.filter(|field| field.split('=').next() == Some(VERSION));
+    let (id, more) = (ids.next(), ids.next());
+    if more.is_some() {
+        return Err(s3_error!(InvalidArgument, "a version is named twice"));
+    }
+    let id = id.and_then(|field| field.split_once('=')).map(|(_, id)| id.replace('+', " "));
+    let id = id.map(|id| sign::percent_decode(&id).ok_or(S3ErrorCode::InvalidURI)).transpose()?;
+    Ok(id.filter(|id| !id.is_empty()))
+}
+
+/// Names in a query without escapes that need not be: all who look for a name find it, or nobody does.
+pub fn plain_names(uri: &Uri) -> Option<Uri> {
+    let query = uri.query()?;
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    let plain = |field: &str| {
+        let (name, value) = field.split_at(field.find('=').unwrap_or(field.len()));
+        let decoded = sign::percent_decode(name).filter(|name| name.bytes().all(is_plain))?;
+        Some([&decoded, value].concat())
+    };
+    if !query.split('&').any(|field| field.split('=').next().unwrap_or_default().contains('%')) {
+        return None;
+    }
+    let fields: Vec<String> =
+        query.split('&').map(|field| plain(field).unwrap_or_else(|| field.to_owned())).collect();
+    Uri::try_from(format!("{}?{}", uri.path(), fields.join("&"))).ok()
 }
 
 /// The bucket and the key that the path names.
@@ -320,6 +355,11 @@ mod tests {
         ] {
             assert_eq!(code(method, uri).as_deref(), Some("NotImplemented"), "{uri}");
         }
+        for uri in ["/b/k?versionId=x", "/b/k?versionId=null", "/b/k?partNumber=1&uploadId=2&versionId=x"] {
+            assert_eq!(code(Method::PUT, uri).as_deref(), Some("InvalidArgument"), "{uri}");
+        }
+        assert_eq!(code(Method::POST, "/b/k?uploads&versionId=x").as_deref(), Some("InvalidArgument"));
+        assert_eq!(code(Method::DELETE, "/b/k?uploadId=2&versionId=x").as_deref(), Some("InvalidArgument"));
         assert_eq!(code(Method::PUT, "/b/k?uploadId=2").as_deref(), Some("InvalidArgument"));
         assert_eq!(code(Method::PUT, "/b/k?partNumber=2").as_deref(), Some("InvalidArgument"));
         assert_eq!(
@@ -332,12 +372,38 @@ mod tests {
             (Method::PUT, "/b/k?X-Amz-Signature=1&X-Amz-Date=2"),
             (Method::DELETE, "/b/"),
             (Method::DELETE, "/b/k?uploadId=2"),
+            (Method::DELETE, "/b/k?versionId=x"),
+            (Method::DELETE, "/b/k?tagging&versionId=x"),
+            (Method::PUT, "/b/k?acl&versionId=x"),
+            (Method::GET, "/b/k?versionId=x"),
             (Method::POST, "/b?delete"),
             (Method::POST, "/b/k?uploads="),
             (Method::GET, "/b/k?anything"),
         ] {
             assert_eq!(code(method, uri), None, "{uri}");
         }
+    }
+
+    #[test]
+    fn a_version_is_named_once() {
+        let of = |query: &str| {
+            version(&parts(Method::GET, &format!("/b/k?{query}"), &[]))
+                .map_err(|e| e.code().as_str().to_owned())
+        };
+        assert_eq!(of("acl&versionId=a%2Eb"), Ok(Some("a.b".to_owned())));
+        assert_eq!((of("acl"), of("versionId"), of("versionId=")), (Ok(None), Ok(None), Ok(None)));
+        assert_eq!(of("versionId=a&versionId=a"), Err("InvalidArgument".to_owned()));
+        assert_eq!(of("versionId=%zz"), Err("InvalidURI".to_owned()));
+    }
+
+    #[test]
+    fn names_have_no_escapes_that_need_not_be() {
+        let of = |uri: &str| plain_names(&Uri::try_from(uri).unwrap()).map(|uri| uri.to_string());
+        assert_eq!(of("/b/k?version%49d=%41&acl"), Some("/b/k?versionId=%41&acl".to_owned()));
+        assert_eq!(of("/b/k?%61cl"), Some("/b/k?acl".to_owned()));
+        assert_eq!(of("/b%41?acl=%41"), None);
+        // What stands for something else stays.
+        assert_eq!(of("/b/k?a%26b=1&a%zz=2&%3D"), Some("/b/k?a%26b=1&a%zz=2&%3D".to_owned()));
     }
 
     #[test]

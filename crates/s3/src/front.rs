@@ -20,9 +20,9 @@ use crate::answered::{mend_of, mended};
 use crate::body::{Checked, Checks};
 use crate::config::{Asked, Config, answer_for, preflight};
 use crate::form::{self, Form};
-use crate::ops::RequestId;
 use crate::ops::copies::CopyFrom;
 use crate::ops::reader::Room;
+use crate::ops::{MadeVersion, RequestId};
 use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
@@ -83,9 +83,14 @@ impl Front {
         peer: IpAddr,
     ) -> (Response<Body>, Option<Share>) {
         let id = format!("tx{:021x}-{}", self.gateway.number(), self.gateway.site().instance);
+        if let Some(uri) = asked::plain_names(request.uri()) {
+            *request.uri_mut() = uri;
+        }
         let mends = mend_of(request.method(), request.uri());
         let mut page = page(&request);
         request.extensions_mut().insert(RequestId(id.clone()));
+        let made = MadeVersion::default();
+        request.extensions_mut().insert(made.clone());
         let (result, share) = match self.admit(request, peer).await {
             Ok((admitted, caller, share)) => {
                 let (answered, told) = match page.take() {
@@ -118,6 +123,9 @@ impl Front {
         let is_part = response.headers().contains_key("content-range");
         if is_part && response.status() == StatusCode::OK {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
+        if let Some(Ok(version)) = made.0.get().map(|version| version.parse()) {
+            response.headers_mut().insert("x-amz-version-id", version);
         }
         if let Ok(id) = id.parse() {
             response.headers_mut().insert("x-amz-request-id", id);
@@ -181,10 +189,11 @@ impl Front {
         parts.extensions.insert(room);
         let document = asked::document(&parts.headers, body.collect(MAX_DOCUMENT).await?)?;
         let (bucket, key) = asked::path(&parts)?;
+        let version = asked::version(&parts)?;
         let admitted = match config::find(&parts.method, &asked::query_names(&parts), key.is_some()) {
             Some(config) => {
-                config::check_version(parts.uri.query())?;
-                let asked = Asked { caller: caller.clone(), bucket, key, headers: parts.headers, document };
+                let (caller, headers) = (caller.clone(), parts.headers);
+                let asked = Asked { caller, bucket, key, version, headers, document };
                 Admitted::Config(config, asked)
             }
             None => library(parts, document.into(), length, &caller)?,

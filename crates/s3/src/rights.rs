@@ -26,8 +26,25 @@ fn kind(action: Action) -> u32 {
         A::GetBucketPolicyStatus | A::GetBucketRequestPayment | A::GetBucketTagging => 1,
         A::GetBucketPublicAccessBlock | A::GetBucketVersioning | A::GetBucketWebsite => 1,
         A::GetObject | A::GetObjectAcl | A::GetObjectTagging | A::ListAllMyBuckets | A::ListBucket => 1,
+        A::GetObjectVersion | A::GetObjectVersionAcl | A::GetObjectVersionTagging => 1,
         A::ListBucketMultipartUploads | A::ListBucketVersions | A::ListMultipartUploadParts => 1,
         _ => 2,
+    }
+}
+
+/// The right to do with a version that is named what another right lets do with the one that is shown.
+/// Source: the uses of have_instance and get_instance in src/rgw/rgw_op.cc.
+pub fn for_version(action: Action, is_named: bool) -> Action {
+    use Action as A;
+    match action {
+        A::GetObject if is_named => A::GetObjectVersion,
+        A::GetObjectAcl if is_named => A::GetObjectVersionAcl,
+        A::PutObjectAcl if is_named => A::PutObjectVersionAcl,
+        A::GetObjectTagging if is_named => A::GetObjectVersionTagging,
+        A::PutObjectTagging if is_named => A::PutObjectVersionTagging,
+        A::DeleteObjectTagging if is_named => A::DeleteObjectVersionTagging,
+        A::DeleteObject if is_named => A::DeleteObjectVersion,
+        other => other,
     }
 }
 
@@ -233,6 +250,14 @@ mod tests {
             [Action::GetObject, Action::PutObject, Action::DeleteObject].map(|action| masked.may(action)),
             [true, false, false]
         );
+        // Of versions as of what is shown.
+        for (shown, masks) in
+            [(Action::GetObjectAcl, 1), (Action::PutObjectTagging, 2), (Action::DeleteObject, 4)]
+        {
+            let named = for_version(shown, true);
+            assert_eq!((named != shown, kind(named), kind(shown)), (true, masks, masks), "{shown:?}");
+            assert_eq!((for_version(shown, false), named.grant()), (shown, shown.grant()));
+        }
     }
 
     #[test]

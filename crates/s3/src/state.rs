@@ -91,6 +91,17 @@ impl BucketView {
         !(public && self.public.block_acls)
     }
 
+    /// Whether the bucket keeps versions, or did.
+    pub fn has_versions(&self) -> bool {
+        self.info.flags.has(Versioning::VERSIONED)
+    }
+
+    /// What clients call the version that was written or read; nothing in a bucket without versions.
+    pub fn version(&self, id: &Bytes) -> Option<String> {
+        let id = if id.is_empty() { "null".to_owned() } else { String::from_utf8_lossy(id).into_owned() };
+        self.has_versions().then_some(id)
+    }
+
     /// Refuses what rests on something that is not served.
     pub fn served(&self) -> S3Result<()> {
         let flags = self.info.flags;
@@ -98,8 +109,8 @@ impl BucketView {
         if flags.has(Versioning::SUSPENDED_BUCKET) {
             return Err(errors::custom("UserSuspended", 403));
         }
-        if flags.has(Versioning::VERSIONED) || flags.has(Versioning::OBJECT_LOCK) {
-            return Err(errors::not_served("buckets that keep versions are not served"));
+        if flags.has(Versioning::OBJECT_LOCK) {
+            return Err(errors::not_served("buckets with locks on objects are not served"));
         }
         if self.is_unread {
             return Err(errors::not_served("the bucket's policy cannot be read"));

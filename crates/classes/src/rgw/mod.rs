@@ -14,7 +14,7 @@ pub(crate) mod lc;
 pub(crate) mod list;
 pub(crate) mod log;
 mod lookup;
-mod names;
+pub(crate) mod names;
 pub(crate) mod object;
 pub(crate) mod olh;
 pub(crate) mod reshard;

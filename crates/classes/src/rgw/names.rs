@@ -24,17 +24,17 @@ pub(super) const INSTANCES: &[u8] = b"\x801000_";
 pub(super) const HEADS: &[u8] = b"\x801001_";
 
 /// The entry of one version, or of the version without an id.
-pub(super) fn instance(key: &Key) -> Bytes {
+pub fn instance(key: &Key) -> Bytes {
     [INSTANCES, &key.name, b"\0i", &key.instance].concat().into()
 }
 
 /// The delete marker without an id, which stands beside the version without one.
-pub(super) fn delete_marker(key: &Key) -> Bytes {
+pub fn delete_marker(key: &Key) -> Bytes {
     [&instance(key)[..], b"\0d"].concat().into()
 }
 
 /// Where an object's entry is looked for first.
-pub(super) fn entry(key: &Key) -> Bytes {
+pub fn entry(key: &Key) -> Bytes {
     if key.instance.is_empty() { key.name.clone() } else { instance(key) }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn head(name: &Bytes) -> Bytes {
 }
 
 /// The second entry of a version, which listings go by.
-pub(super) fn listed(e: &Entry) -> Bytes {
+pub fn listed(e: &Entry) -> Bytes {
     [&e.key.name, &b"\0v"[..], decreasing(e.versioned_epoch).as_bytes(), b"\0i", &e.key.instance]
         .concat()
         .into()

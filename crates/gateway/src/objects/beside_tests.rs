@@ -140,7 +140,7 @@ fn what_is_copied_over_meanwhile_is_there() {
             put(c, b, "from", &data).unwrap();
         },
         |c, b| {
-            let opened = site().open(b, &Key::plain("from"), 0).run(c).unwrap();
+            let opened = run(c, |m| site().open(b, &Key::plain("from"), 0, m)).unwrap();
             let finish = finish(Condition::Any);
             let key = Key::plain("k");
             let to = CopyTo { bucket: b.clone(), key, storage_class: Bytes::new(), finish, number: 78 };
@@ -160,7 +160,7 @@ fn a_copy_over_itself_undoes_no_change_of_attributes() {
     check(
         |_, _| {},
         |c, b| {
-            let opened = site().open(b, &Key::plain("k"), 0).run(c).unwrap();
+            let opened = run(c, |m| site().open(b, &Key::plain("k"), 0, m)).unwrap();
             let finish = Finish { attrs: opened.head.attrs.clone(), ..finish(Condition::Any) };
             let key = Key::plain("k");
             let to = CopyTo { bucket: b.clone(), key, storage_class: Bytes::new(), finish, number: 78 };
@@ -205,7 +205,7 @@ fn a_read_goes_on_though_attributes_change() {
         let b = bucket(&mut c);
         let data = ramp(9 * MIB);
         put(&mut c, &b, "k", &data).unwrap();
-        let opened = site().open(&b, &Key::plain("k"), 1000).run(&mut c).unwrap();
+        let opened = run(&mut c, |m| site().open(&b, &Key::plain("k"), 1000, m)).unwrap();
         change(&mut c, &b, by, "1");
         assert!(opened.read(0, u64::MAX).run(&mut c).unwrap() == data, "{by:?}");
         change(&mut c, &b, by, "2");

@@ -140,6 +140,11 @@ impl Change {
         self.complete(op::DELETE, written(head), meta, remove)
     }
 
+    /// The entry goes, with what others began.
+    pub fn taken_out(&self) -> Request {
+        self.complete(op::CANCEL, Written::default(), Meta::default(), vec![self.key.clone()])
+    }
+
     /// Nothing came of it.
     pub fn cancelled(&self) -> Request {
         self.complete(op::CANCEL, Written::default(), Meta::default(), Vec::new())

@@ -6,7 +6,7 @@ use classes::client::refcount;
 use rgw::{Key, Manifest, Object, PlacementRule, RawObject};
 
 use super::change::Change;
-use super::put::{MAX_HEAD, NewHead};
+use super::put::{MAX_HEAD, Made, NewHead};
 use super::versions::is_versioned;
 use super::{Finish, Opened, SharedBucket, Upload, Written, attr, named};
 use crate::{Error, Moment, Plan, Request, Site, garbage};
@@ -88,17 +88,12 @@ impl Site {
                 Some(e) => Plan::failed(Error::from(e)),
                 None => first,
             };
-            let written = read.and_then(move |data| {
+            let made = read.and_then(move |data| {
                 let new = NewHead { data: Some(data), ..new };
                 // The tail of the head that was opened goes with that head: another one's place is not taken.
                 if itself { new.write_over(from.head) } else { new.write() }
             });
-            written.then(move |written| match written {
-                Ok(Written { overtaken: false, .. }) => Plan::Done(written),
-                // A head that names the tail may be there.
-                Err(e) if e.is_unclear() => Plan::failed(e),
-                other => garbage::remove_now(given, tag).then(move |_| Plan::Done(other)),
-            })
+            Made::or_remove(made, given, tag)
         })
     }
 
@@ -115,9 +110,7 @@ impl Site {
         let keeps_tail = object == from.head.object;
         let tail_tag = if keeps_tail { from.head.tail_tag() } else { tag.clone() };
         let mut finish = to.finish.clone();
-        for made in [attr::ID_TAG, attr::TAIL_TAG, attr::STORAGE_CLASS] {
-            finish.attrs.remove(made);
-        }
+        keep_own(&mut finish);
         Ok(NewHead {
             site: self.clone(),
             bucket: to.bucket.clone(),
@@ -137,12 +130,16 @@ impl Site {
     }
 }
 
+/// Leaves of a source's attributes what tells of its place: its tags, and which version its name shows.
+fn keep_own(finish: &mut Finish) {
+    let made = [attr::ID_TAG, attr::TAIL_TAG, attr::STORAGE_CLASS];
+    finish.attrs.retain(|name, _| !made.contains(&&name[..]) && !name.starts_with(attr::OLH));
+}
+
 /// Copies what lies elsewhere, or is in the head alone, a stripe at a time.
 fn copy_bytes(from: Opened, upload: Upload, mut finish: Finish, at: u64) -> Plan<Written> {
     if at >= from.size() {
-        for made in [attr::ID_TAG, attr::TAIL_TAG, attr::STORAGE_CLASS] {
-            finish.attrs.remove(made);
-        }
+        keep_own(&mut finish);
         return upload.finish(finish);
     }
     from.read(at, MAX_HEAD).then(move |read| match read {

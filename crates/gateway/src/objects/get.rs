@@ -6,7 +6,7 @@ use rgw::{Key, RawObject};
 use super::put::STRIPE;
 use super::{Head, SharedBucket, attr};
 use crate::plan::optional;
-use crate::{Error, Op, Plan, Reply, Request, Site};
+use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
 
 /// An object whose head was read. Its bytes are those of that moment, also when another one replaces it
 /// meanwhile: the tail stays for two hours, and a head that is another one is not read.
@@ -18,10 +18,11 @@ pub struct Opened {
 
 impl Site {
     /// Opens an object: the version that the key names, or the one that is shown. Up to `prefetch` bytes come
-    /// with the head: a small object takes one request.
-    pub fn open(&self, bucket: &SharedBucket, key: &Key, prefetch: u64) -> Plan<Opened> {
+    /// with the head: a small object takes one request. In a bucket that keeps versions, the plan may change
+    /// something, and is to be carried out to its end.
+    pub fn open(&self, bucket: &SharedBucket, key: &Key, prefetch: u64, moment: &mut Moment) -> Plan<Opened> {
         let site = self.clone();
-        self.shown(bucket, key, prefetch.min(STRIPE)).try_map(move |head| {
+        self.shown(bucket, key, prefetch.min(STRIPE), moment).try_map(move |head| {
             let head = head.ok_or(Error::NoSuchKey)?;
             Ok(Opened { site, head })
         })

@@ -6,7 +6,7 @@ use rgw::{BucketInfo, Key, Manifest, RawObject};
 use types::RealTime;
 
 use super::attr;
-use super::versions::without_null;
+use super::versions::{NAME_TAG, without_null};
 use crate::plan::optional;
 use crate::system::{Attrs, own};
 use crate::{Error, Op, Plan, Reply, Request, Site};
@@ -45,6 +45,22 @@ impl Head {
     /// Whether another head, which had the same name before, is that of the same object.
     pub(crate) fn is_same_object(&self, before: &Self) -> bool {
         self.tail_tag() == before.tail_tag() && !self.tail_tag().is_empty()
+    }
+
+    /// What holds as long as nobody wrote here, where the head says it: of one without a tag, that there is
+    /// none still, and that the name is the same.
+    pub(crate) fn is_in_place(&self) -> Vec<Op> {
+        let is = |name: &'static [u8], value: &Bytes| Op::AttrIs {
+            name: Bytes::from_static(name),
+            value: value.clone(),
+        };
+        match (self.id_tag(), self.name_tag()) {
+            (Some(tag), _) => vec![is(attr::ID_TAG, tag)],
+            (None, Some(tag)) => {
+                vec![Op::Stat, is(attr::ID_TAG, &Bytes::new()), is(NAME_TAG, tag)]
+            }
+            (None, None) => vec![Op::Stat, is(attr::ID_TAG, &Bytes::new())],
+        }
     }
 
     /// What holds as long as the object is there with the data that it has.

@@ -231,6 +231,9 @@ impl Merge {
                     Err(e) => return Plan::failed(e),
                 },
             };
+            if !is_told(op, entry) {
+                continue;
+            }
             let suggestion = Suggestion { op, entry: entry.clone() };
             match told.last_mut().filter(|(shard, _)| shard == n) {
                 Some((_, all)) => all.0.push(suggestion),
@@ -352,6 +355,13 @@ impl Merge {
 /// Whether what lies under a name says which version it shows, and is no version itself.
 fn is_name_alone(reply: &Reply) -> bool {
     reply.attrs(0).is_ok_and(|a| a.contains_key(NAME_TAG) && !a.contains_key(attr::MANIFEST))
+}
+
+/// Whether the index is told what an object is found to be. The version without an id would be told by the
+/// object's name, where what stands for all versions is; and a version goes by its removal alone, which takes
+/// both of its entries.
+fn is_told(op: u8, entry: &Entry) -> bool {
+    !entry.has(VERSIONED) || (op == Suggestion::UPDATE && !entry.key.instance.is_empty())
 }
 
 /// Where to go on among the versions of one name: the index takes a name alone for what comes before them

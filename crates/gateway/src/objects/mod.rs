@@ -37,7 +37,11 @@ mod versions;
 mod beside_tests;
 #[cfg(test)]
 mod lost_tests;
+#[cfg(test)]
+mod moved_tests;
 mod remove;
+#[cfg(test)]
+mod suspended_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -50,6 +54,7 @@ pub use copy::CopyTo;
 pub use get::Opened;
 pub use head::Head;
 pub use list::{Listed, ListedVersion, Listing};
+pub(crate) use put::waste;
 pub use put::{Condition, Finish, Upload, Written};
 pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
 pub use versions::Removed;

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use classes::client::object;
 use codec::Encode;
 use rgw::index::Meta;
+use rgw::index::entry::VERSION_MARKER;
 use rgw::{Key, Manifest, Object, RawObject};
 use types::{Errno, RealTime};
 
@@ -207,16 +208,37 @@ impl Upload {
             remove: Vec::new(),
             finish,
         });
-        let written = match new {
+        let made = match new {
             Ok(new) => new.write(),
             Err(e) => Plan::failed(e),
         };
-        written.then(move |written| match written {
-            Ok(Written { overtaken: false, .. }) => Plan::Done(written),
-            // The head that names the tail may be there.
+        Made::or_remove(made, tail, give_back)
+    }
+}
+
+/// What became of a head: another one's is in its place as if it had come just after, or it is there, and
+/// with it its tail, whatever failed then.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub written: Written,
+    pub failed: Option<Error>,
+}
+
+impl Made {
+    fn result(self) -> Result<Written, Error> {
+        self.failed.map_or(Ok(self.written), Err)
+    }
+
+    /// What was written; objects that are there for the head alone go where it is not there.
+    pub fn or_remove(made: Plan<Self>, objects: Vec<RawObject>, tag: Bytes) -> Plan<Written> {
+        made.then(move |made| match made {
+            Ok(made) if !made.written.overtaken => Plan::Done(made.result()),
+            // The head that names them may be there.
             Err(e) if e.is_unclear() => Plan::failed(e),
-            // It is not.
-            other => garbage::remove_now(tail, give_back).then(move |_| Plan::Done(other)),
+            other => {
+                let result = other.and_then(Self::result);
+                garbage::remove_now(objects, tag).then(move |_| Plan::Done(result))
+            }
         })
     }
 }
@@ -251,7 +273,7 @@ pub(crate) struct NewHead {
 
 impl NewHead {
     /// Prepares the index, writes the head, completes the index.
-    pub fn write(self) -> Plan<Written> {
+    pub fn write(self) -> Plan<Made> {
         // Most objects are new: the head is looked at only when there is one, or when it must be.
         if self.showing.is_some() && self.finish.condition != Condition::Any {
             return self.write_beside_shown();
@@ -268,9 +290,10 @@ impl NewHead {
     }
 
     /// What must hold is of the version that is shown, and this one comes beside it.
-    fn write_beside_shown(mut self) -> Plan<Written> {
+    fn write_beside_shown(mut self) -> Plan<Made> {
         let name = Key { instance: Bytes::new(), ..self.manifest.object.key.clone() };
-        self.site.shown(&self.bucket, &name, 0).and_then(move |shown| {
+        let removal = self.showing.as_ref().map(Showing::removal).unwrap_or_default();
+        self.site.shown_by(&self.bucket, &name, 0, removal).and_then(move |shown| {
             if !self.meets(shown.as_ref()) {
                 return Plan::failed(Error::PreconditionFailed);
             }
@@ -280,7 +303,7 @@ impl NewHead {
     }
 
     /// Takes the place of a head with a tag, or of none: that head's tail is what this one has.
-    pub fn write_over(self, old: Head) -> Plan<Written> {
+    pub fn write_over(self, old: Head) -> Plan<Made> {
         match self.meets(Some(&old)) {
             true => self.prepare(Some(old)),
             false => Plan::failed(Error::PreconditionFailed),
@@ -306,7 +329,7 @@ impl NewHead {
         }
     }
 
-    fn prepare(self, old: Option<Head>) -> Plan<Written> {
+    fn prepare(self, old: Option<Head>) -> Plan<Made> {
         let first = self.first.clone().into_iter().collect();
         self.change.prepare_add().and_then(move |_| {
             Plan::<Vec<Reply>>::ask_all(first).then(move |done| match done {
@@ -316,7 +339,8 @@ impl NewHead {
         })
     }
 
-    fn replace(self, old: Option<Head>, tries: u32) -> Plan<Written> {
+    fn replace(mut self, old: Option<Head>, tries: u32) -> Plan<Made> {
+        self.learn(old.as_ref());
         let changing = self.showing.clone().zip(old.clone()).filter(|(_, old)| old.is_changing());
         if let Some((showing, name)) = changing.filter(|_| tries > 0) {
             // What is logged of the version without an id is not to be done to the one that comes now.
@@ -331,16 +355,31 @@ impl NewHead {
             (Err(e), old) if e.is_unclear() => self.look_whether_written(old, e),
             (Err(Error::Rados(Errno::EEXIST)), None) => match self.finish.condition {
                 Condition::Missing => self.cancel(Err(Error::PreconditionFailed)),
-                _ => self.replace_existing(),
+                _ => self.replace_existing(tries),
             },
             (Err(Error::Raced), Some(old)) if tries > 0 => self.again(old, tries - 1),
+            // A name that was given up stood for others, and nobody took the place of this one.
+            (Err(Error::Rados(Errno::ENOENT)), Some(old)) if tries > 0 && self.showing.is_some() => {
+                self.again(old, tries - 1)
+            }
             (Err(e), _) => self.overtaken(e),
         })
     }
 
+    /// What comes under a name that has versions is one of them, also where the bucket had none when it was
+    /// begun.
+    fn learn(&mut self, old: Option<&Head>) {
+        let key = &self.manifest.object.key;
+        if self.showing.is_none() && old.is_some_and(|old| old.name_tag().is_some()) {
+            let late = Showing::late(&self.site, &self.bucket, key, &self.tag, self.finish.now);
+            self.showing = Some(late);
+            self.change = self.change.clone().of_version();
+        }
+    }
+
     /// The head is another one than was seen: that of the same object with other attributes, in whose place
     /// this one comes, or another object's.
-    fn again(self, old: Head, tries: u32) -> Plan<Written> {
+    fn again(self, old: Head, tries: u32) -> Plan<Made> {
         let change = self.change.clone();
         self.look().then(move |looked| match looked {
             Ok((new, Some(head))) if head.is_same_object(&old) || new.showing.is_some() => {
@@ -350,13 +389,14 @@ impl NewHead {
                     false => new.cancel(Err(Error::Raced)),
                 }
             }
+            Ok((new, None)) if new.showing.is_some() && new.unchanged.is_empty() => new.replace(None, tries),
             Ok((new, _)) => new.overtaken(Error::Raced),
             Err(e) => Plan::ask(change.cancelled()).then(|_| Plan::failed(e)),
         })
     }
 
     /// Another one's object took the place: as if it had come just after.
-    fn overtaken(self, e: Error) -> Plan<Written> {
+    fn overtaken(self, e: Error) -> Plan<Made> {
         let gone = Error::Rados(Errno::ENOENT);
         let overtaken = self.finish.condition == Condition::Any && (e == Error::Raced || e == gone);
         let written = Written { overtaken: true, ..self.written() };
@@ -365,7 +405,7 @@ impl NewHead {
 
     /// Whether a head is there of which no answer came. One that is not there yet may still come: the index
     /// keeps the change as one under way, which the next listing ends.
-    fn look_whether_written(self, old: Option<Head>, e: Error) -> Plan<Written> {
+    fn look_whether_written(self, old: Option<Head>, e: Error) -> Plan<Made> {
         let look = Request::new(self.object.clone()).op(Op::Attrs);
         Plan::ask(look).then(move |reply| match reply {
             Ok(reply) if reply.attrs(0).is_ok_and(|a| a.get(attr::ID_TAG) == Some(&self.tag)) => {
@@ -375,20 +415,24 @@ impl NewHead {
         })
     }
 
-    fn replace_existing(self) -> Plan<Written> {
+    fn replace_existing(self, tries: u32) -> Plan<Made> {
         let change = self.change.clone();
         self.look().then(move |looked| match looked {
             // It was removed again meanwhile.
-            Ok((new, None)) => new.replace_missing(),
+            Ok((new, None)) => new.replace_missing(tries),
             Ok((new, old)) => new.replace(old, TRIES),
             Err(e) => Plan::ask(change.cancelled()).then(|_| Plan::failed(e)),
         })
     }
 
-    fn replace_missing(self) -> Plan<Written> {
-        Plan::ask(self.request(None)).then(|done| match done {
+    fn replace_missing(self, tries: u32) -> Plan<Made> {
+        Plan::ask(self.request(None)).then(move |done| match done {
             Ok(reply) => self.complete(reply, None),
             Err(e) if e.is_unclear() => self.look_whether_written(None, e),
+            // A name is no object that takes the place of this one.
+            Err(Error::Rados(Errno::EEXIST)) if self.showing.is_some() && tries > 0 => {
+                self.replace_existing(tries - 1)
+            }
             Err(Error::Rados(Errno::EEXIST)) => {
                 let written = Written { overtaken: true, ..self.written() };
                 self.cancel(Ok(written))
@@ -397,8 +441,9 @@ impl NewHead {
         })
     }
 
-    fn cancel(self, result: Result<Written, Error>) -> Plan<Written> {
-        Plan::ask(self.change.cancelled()).then(|_| Plan::Done(result))
+    fn cancel(self, result: Result<Written, Error>) -> Plan<Made> {
+        let made = result.map(|written| Made { written, failed: None });
+        Plan::ask(self.change.cancelled()).then(|_| Plan::Done(made))
     }
 
     /// What makes the head, in place of the one that was seen.
@@ -408,9 +453,7 @@ impl NewHead {
         r = match old {
             None => r.op(Op::Create { exclusive: true }),
             Some(old) => {
-                let is =
-                    |tag: &Bytes| Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: tag.clone() };
-                let r = old.id_tag().map(is).into_iter().chain(self.unchanged.clone()).fold(r, Request::op);
+                let r = old.is_in_place().into_iter().chain(self.unchanged.clone()).fold(r, Request::op);
                 r.op(Op::Create { exclusive: false }).call(&object::REMOVE, &keep)
             }
         };
@@ -444,39 +487,100 @@ impl NewHead {
         Written { modified: self.finish.now, version, overtaken: false }
     }
 
-    fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Written> {
+    fn complete(self, reply: Reply, old: Option<Head>) -> Plan<Made> {
         // A name that has no versions yet needs nothing that says which one it shows.
         let links = self.has_id() || old.as_ref().is_some_and(|old| old.name_tag().is_some());
-        let (id, written) = (self.manifest.object.key.instance.clone(), self.written());
-        let showing = self.showing.clone().filter(|_| links);
-        // What parts are made into is not taken back: they would go with it.
-        let may_go = !self.keeps_tail;
-        let waste = old.map(|old| {
-            let mut objects = waste(&self.site, &old);
-            if self.keeps_tail {
-                let own = garbage::tail(&self.site, &self.manifest, &self.object);
-                let kept: BTreeSet<_> = own.into_iter().map(|object| (object.pool, object.oid)).collect();
-                objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
-            }
-            (objects, old.tail_tag())
-        });
         let completed = self.change.added(&reply, self.meta(), self.remove.clone());
-        let site = self.site;
-        let is = Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: self.tag };
-        let undo = Request::new(self.object).op(is).op(Op::Remove { may_miss: true });
-        // The object is written: that the index does not hear of it now, it learns from listings. Where there
-        // is no index any more there is no bucket.
+        // The object is written: that the index does not hear of it now, it learns from listings.
         Plan::ask(completed).then(move |done| {
-            let gone = done.is_err_and(|e| e == Error::Rados(Errno::ENOENT));
-            let collected = match waste {
-                Some((objects, tag)) => garbage::collect(&site, objects, tag),
+            let collected = match old {
+                Some(old) => self.collect(&old),
                 None => Plan::ok(()),
             };
-            collected.then(move |_| match (gone, showing) {
-                (true, _) => Plan::ask(undo).then(|_| Plan::failed(Error::NoSuchBucket)),
-                (false, None) => Plan::ok(written),
-                (false, Some(showing)) => showing.link(id, may_go).and_then(|()| Plan::ok(written)),
+            let is_gone = done.is_err_and(|e| e == Error::Rados(Errno::ENOENT));
+            collected.then(move |_| match is_gone {
+                true => self.complete_where_it_is(reply, links),
+                false => self.show(reply, links),
             })
+        })
+    }
+
+    /// Hands the tail of the head that was replaced to garbage collection.
+    fn collect(&self, old: &Head) -> Plan<()> {
+        let mut objects = waste(&self.site, old);
+        if self.keeps_tail {
+            let own = garbage::tail(&self.site, &self.manifest, &self.object);
+            let kept: BTreeSet<_> = own.into_iter().map(|object| (object.pool, object.oid)).collect();
+            objects.retain(|object| !kept.contains(&(object.pool.clone(), object.oid.clone())));
+        }
+        garbage::collect(&self.site, objects, old.tail_tag())
+    }
+
+    /// Shows what was written, where its name has versions.
+    fn show(self, reply: Reply, links: bool) -> Plan<Made> {
+        if !links && self.showing.is_some() {
+            return self.show_alone(reply, TRIES);
+        }
+        let (id, written) = (self.manifest.object.key.instance.clone(), self.written());
+        // What parts are made into is not taken back: they would go with it.
+        let may_go = !self.keeps_tail;
+        match self.showing.filter(|_| links) {
+            None => Plan::ok(Made { written, failed: None }),
+            Some(showing) => {
+                showing.link(id, may_go).then(move |shown| Plan::ok(Made { written, failed: shown.err() }))
+            }
+        }
+    }
+
+    /// Shows what was written under a name that was not there: its last version may have gone just then, and
+    /// the index take it for one of several, or forget it with what stood for these.
+    fn show_alone(self, reply: Reply, tries: u32) -> Plan<Made> {
+        let stands = self.site.plain_entry(&self.bucket, &self.manifest.object.key);
+        stands.then(move |entry| match entry {
+            Ok(Some(entry)) if entry.has(VERSION_MARKER) => {
+                let again = self.clone();
+                self.show(reply.clone(), true).then(move |made| match made {
+                    // What stood for several versions went just now.
+                    Ok(Made { failed: Some(Error::NoSuchBucket), .. }) if tries > 0 => {
+                        again.show_alone(reply, tries - 1)
+                    }
+                    made => Plan::Done(made),
+                })
+            }
+            Ok(None) if tries > 0 => self.change.prepare_add().then(move |_| {
+                let added = self.change.added(&reply, self.meta(), Vec::new());
+                Plan::ask(added).then(move |_| self.show_alone(reply, tries - 1))
+            }),
+            _ => Plan::ok(Made { written: self.written(), failed: None }),
+        })
+    }
+
+    /// The index is not where it was: it moved, or its bucket is gone, and with it what was written.
+    fn complete_where_it_is(mut self, reply: Reply, links: bool) -> Plan<Made> {
+        let written = self.written();
+        self.site.moved(&self.bucket).then(move |moved| match moved {
+            Ok(Some(bucket)) => {
+                let key = &self.manifest.object.key;
+                let change = Change::new(&self.site, &bucket, key, &key.name, self.change.tag.clone());
+                self.change = match change {
+                    Ok(change) if self.showing.is_some() => change.of_version(),
+                    Ok(change) => change,
+                    Err(e) => return Plan::ok(Made { written, failed: Some(e) }),
+                };
+                self.showing = self.showing.map(|showing| showing.in_bucket(bucket.clone()));
+                self.bucket = bucket;
+                let completed = self.change.added(&reply, self.meta(), self.remove.clone());
+                Plan::ask(completed).then(move |_| self.show(reply, links))
+            }
+            Ok(None) => {
+                let is = Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: self.tag };
+                let undo = Request::new(self.object).op(is).op(Op::Remove { may_miss: true });
+                Plan::ask(undo).then(move |undone| match undone {
+                    Ok(_) => Plan::failed(Error::NoSuchBucket),
+                    Err(_) => Plan::ok(Made { written, failed: Some(Error::NoSuchBucket) }),
+                })
+            }
+            Err(e) => Plan::ok(Made { written, failed: Some(e) }),
         })
     }
 

@@ -8,11 +8,12 @@ use types::Errno;
 
 use super::change::Change;
 use super::put::waste;
-use super::{Head, SharedBucket, TRIES, attr, writable};
+use super::{Head, SharedBucket, TRIES, attr, versions, writable};
 use crate::{Error, Moment, Op, Plan, Request, Site, garbage};
 
 impl Site {
-    /// Removes an object; its tail goes to garbage collection.
+    /// Removes an object; its tail goes to garbage collection. `Versioned` where the bucket, or the object's
+    /// name, has versions.
     pub fn remove(&self, bucket: &SharedBucket, key: Key, moment: &mut Moment) -> Plan<()> {
         if let Err(e) = writable(bucket, &key) {
             return Plan::failed(e);
@@ -22,21 +23,30 @@ impl Site {
             Ok(change) => change,
             Err(e) => return Plan::failed(e),
         };
-        self.remove_seen(bucket.clone(), key, change, None, TRIES)
+        self.remove_seen(bucket.clone(), key, change, None, (TRIES, false))
     }
 
-    /// Removes what is there, as long as it is the object that was seen `before`.
+    /// Removes what is there, as long as it is the object that was seen `before`. What looks like a name with
+    /// versions makes it look whether the bucket keeps some by now, unless that `is_sure`.
     fn remove_seen(
         &self,
         bucket: SharedBucket,
         key: Key,
         change: Change,
         before: Option<Head>,
-        tries: u32,
+        (tries, is_sure): (u32, bool),
     ) -> Plan<()> {
         let site = self.clone();
         self.head(&bucket, &key, 0).and_then(move |head| match head {
             None => Plan::failed(Error::NoSuchKey),
+            Some(head) if head.name_tag().is_some() && !is_sure => {
+                let fresh = site.bucket(&bucket.bucket.tenant, &bucket.bucket.name);
+                fresh.and_then(move |state| match versions::is_versioned(&state.instance.value) {
+                    true => Plan::failed(Error::Versioned),
+                    // radosgw copies these attributes from versions into buckets that keep none.
+                    false => site.remove_seen(bucket, key, change, before, (tries, true)),
+                })
+            }
             Some(head) if before.as_ref().is_some_and(|before| !head.is_same_object(before)) => {
                 Plan::failed(Error::Raced)
             }
@@ -47,7 +57,7 @@ impl Site {
                     // Somebody else has removed it since.
                     Err(Error::Rados(Errno::ENOENT)) => Plan::failed(Error::NoSuchKey),
                     Err(Error::Raced) if tries > 0 => {
-                        site.remove_seen(bucket, key, again, Some(seen), tries - 1)
+                        site.remove_seen(bucket, key, again, Some(seen), (tries - 1, is_sure))
                     }
                     done => Plan::Done(done),
                 })

@@ -65,7 +65,7 @@ pub(super) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> 
 }
 
 pub(super) fn get(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<Bytes, Error> {
-    let opened = site().open(b, &Key::plain(key.as_bytes().to_vec()), 1024).run(c)?;
+    let opened = run(c, |m| site().open(b, &Key::plain(key.as_bytes().to_vec()), 1024, m))?;
     opened.read(0, u64::MAX).run(c)
 }
 
@@ -254,7 +254,7 @@ fn what_was_written_is_read_whole_and_in_ranges() {
         let data = ramp(len);
         put(&mut c, &b, key, &data).unwrap();
         assert!(get(&mut c, &b, key).unwrap() == data, "{key}");
-        let opened = site().open(&b, &Key::plain(key), 100).run(&mut c).unwrap();
+        let opened = run(&mut c, |m| site().open(&b, &Key::plain(key), 100, m)).unwrap();
         assert_eq!((opened.size(), opened.head.etag()), (len as u64, "etag".into()));
         for (from, length) in
             [(0, 1), (4 * MIB - 3, 6), (len / 2, 5 * MIB), (len, 9), (len + 9, 9), (1, usize::MAX)]
@@ -268,9 +268,12 @@ fn what_was_written_is_read_whole_and_in_ranges() {
     let tails: Vec<String> = c.names(DATA).into_iter().filter(|n| n.contains("__shadow_")).collect();
     assert_eq!(tails.len(), 1 + 3);
     // One request for a small one.
-    let Plan::Ask(requests, _) = site().open(&b, &Key::plain("small"), 1024) else { panic!("nothing asked") };
+    let mut entropy = SeededEntropy(1);
+    let moment = &mut Moment { now: NOW, entropy: &mut entropy };
+    let opened = site().open(&b, &Key::plain("small"), 1024, moment);
+    let Plan::Ask(requests, _) = opened else { panic!("nothing asked") };
     assert_eq!(requests.len(), 1);
-    let opened = site().open(&b, &Key::plain("small"), 1024).run(&mut c).unwrap();
+    let opened = run(&mut c, |m| site().open(&b, &Key::plain("small"), 1024, m)).unwrap();
     assert!(matches!(opened.read(0, 5), Plan::Done(Ok(_))));
 }
 
@@ -557,7 +560,7 @@ fn an_object_is_not_put_into_a_bucket_that_goes() {
         let mut moment = Moment { now: NOW, entropy: &mut entropy };
         let upload = site().put(&b, Key::plain("k"), Bytes::new(), 7, &mut moment).unwrap();
         let mut putting = upload.write(ramp(5 * MIB).into()).and_then(|u| u.finish(finish(Condition::Any)));
-        let mut removing = site().remove_bucket(there);
+        let mut removing = site().remove_bucket(there, NOW);
         // Half of the time the removal is what is stopped.
         for _ in 0..steps / 2 {
             if steps % 2 == 0 {
@@ -603,6 +606,8 @@ fn an_index_that_went_meanwhile_takes_its_object_with_it() {
         for shard in site().index_objects(&b).unwrap() {
             Plan::ask(Request::new(shard).op(crate::Op::Remove { may_miss: false })).run(&mut c).unwrap();
         }
+        let entry = site().entry_object(&Bytes::new(), &"b".into());
+        Plan::ask(Request::new(entry).op(crate::Op::Remove { may_miss: false })).run(&mut c).unwrap();
         let put = putting.run(&mut c).map(|_| ());
         if !finished {
             assert_eq!((put, c.names(DATA)), (Err(Error::NoSuchBucket), vec![]), "{steps}");
@@ -722,7 +727,7 @@ pub(super) fn copy(
     from: &'static str,
     to: &'static str,
 ) -> Result<Written, Error> {
-    let opened = site().open(b, &Key::plain(from), 1024).run(c)?;
+    let opened = run(c, |m| site().open(b, &Key::plain(from), 1024, m))?;
     let (number, finish) = (c.done.len() as u64, finish(Condition::Any));
     let to = CopyTo { bucket: b.clone(), key: Key::plain(to), storage_class: Bytes::new(), finish, number };
     run(c, |moment| site().copy(opened, to, moment))
@@ -800,7 +805,7 @@ fn a_copy_that_cannot_be_made_takes_no_reference_of_others() {
     with_queues(&mut c);
     put(&mut c, &b, "k", &ramp(9 * MIB)).unwrap();
     let tail: Vec<String> = c.names(DATA).into_iter().filter(|n| n.contains("__shadow_")).collect();
-    let opened = site().open(&b, &Key::plain("k"), 0).run(&mut c).unwrap();
+    let opened = run(&mut c, |m| site().open(&b, &Key::plain("k"), 0, m)).unwrap();
     let pool = rgw::Pool::new(DATA, "");
     let gone = Request::new(RawObject::new(&pool, tail[0].clone())).op(crate::Op::Remove { may_miss: false });
     Plan::ask(gone).run(&mut c).unwrap();
@@ -827,7 +832,7 @@ fn a_copy_over_itself_takes_no_other_ones_place() {
             let b = bucket(&mut c);
             with_queues(&mut c);
             put(&mut c, &b, "k", &old).unwrap();
-            let opened = site().open(&b, &Key::plain("k"), 1024).run(&mut c).unwrap();
+            let opened = run(&mut c, |m| site().open(&b, &Key::plain("k"), 1024, m)).unwrap();
             let (key, storage_class, finish) = (Key::plain("k"), Bytes::new(), finish(Condition::Any));
             let to = CopyTo { bucket: b.clone(), key, storage_class, finish, number: 77 };
             let mut entropy = SeededEntropy(9);

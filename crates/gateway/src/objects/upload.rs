@@ -18,7 +18,7 @@ use rgw::{Compression, Key, Manifest, Object, PartInfo, PlacementRule, RawObject
 use types::{Errno, RealTime, Utime};
 
 use super::change::Change;
-use super::put::{NewHead, waste};
+use super::put::{Made, NewHead, waste};
 use super::remove::remove_head;
 use super::versions::{Showing, is_versioned, null_or};
 use super::{Condition, Finish, Head, SharedBucket, Written, attr, listed_meta, named};
@@ -347,13 +347,17 @@ impl Ending {
             Err(e) => return Plan::failed(e),
         };
         let Some(mark) = self.mark() else { return self.write(new, None) };
-        self.made(&mark).and_then(move |made| match made {
+        self.settled(&mark, showing.clone()).and_then(move |made| match made {
             Some(made) if made.tail_tag() == mark.tag => {
                 let version = showing.as_ref().map_or_else(Bytes::new, |_| null_or(&mark.version));
                 let written = Written { modified: made.modified, version, overtaken: false };
                 let shown = match showing {
                     None => Plan::ok(()),
-                    Some(showing) => self.site.show_once(&self.bucket, showing, mark.version),
+                    Some(showing) => {
+                        let own = mark.tag.strip_suffix(b"\0").unwrap_or(&mark.tag);
+                        let tag = Bytes::copy_from_slice(own);
+                        self.site.show_once(&self.bucket, showing, mark.version, tag)
+                    }
                 };
                 shown.and_then(move |()| self.remove(true).then(move |_| Plan::ok(written)))
             }
@@ -382,8 +386,11 @@ impl Ending {
         let version = &new.manifest.object.key.instance;
         let first = mark.set_attr(COMPLETED_AS, [&new.tail_tag[..], version].concat());
         let tag = new.tail_tag.clone();
-        let written = no_upload(NewHead { first: Some(first), keeps_tail: held.is_none(), ..new }.write());
-        written.when(Error::Rados(Errno::EBUSY), Error::Raced).and_then(move |written| {
+        let made = no_upload(NewHead { first: Some(first), keeps_tail: held.is_none(), ..new }.write());
+        made.when(Error::Rados(Errno::EBUSY), Error::Raced).and_then(move |Made { written, failed }| {
+            if let Some(e) = failed {
+                return Plan::failed(e);
+            }
             let site = self.site.clone();
             // An upload that stays is seen in the list of uploads, and who ends it finds the object.
             match (written.overtaken, held) {
@@ -408,6 +415,21 @@ impl Ending {
         self.site.head(&self.bucket, &key, 0)
     }
 
+    /// The same when what was begun at a name that has versions is done.
+    fn settled(&self, mark: &Mark, showing: Option<Showing>) -> Plan<Option<Head>> {
+        let again = self.made(mark);
+        self.made(mark).and_then(move |made| {
+            let changing = showing.zip(made.clone()).filter(|(_, made)| made.is_changing());
+            match changing {
+                None => Plan::ok(made),
+                Some((showing, name)) => showing.catch_up(&name).then(move |done| match done {
+                    Ok(()) | Err(Error::Raced) => again,
+                    Err(e) => Plan::failed(e),
+                }),
+            }
+        })
+    }
+
     fn abort(self) -> Plan<()> {
         let Some(mark) = self.mark() else { return self.discard() };
         // An attempt to complete it may have made the object, whose tail is somebody's then: parts that are
@@ -425,7 +447,8 @@ impl Ending {
         let (site, tag) = (self.site.clone(), self.upload.id.clone());
         let of_part = |part: &PartInfo| garbage::tail(&site, &part.manifest, &RawObject::default());
         let mut objects: Vec<RawObject> = self.parts.iter().flat_map(of_part).collect();
-        let made = self.site.shown(&self.bucket, &Key::plain(self.upload.name.clone()), 0);
+        let name = Key::plain(self.upload.name.clone());
+        let made = self.site.shown_by(&self.bucket, &name, 0, self.change.tag.clone());
         self.remove(true).and_then(move |()| made).and_then(move |made| {
             let kept = made.map(|made| waste(&site, &made)).unwrap_or_default();
             let kept: BTreeSet<_> = kept.into_iter().map(|o| (o.pool, o.oid)).collect();

@@ -133,7 +133,7 @@ fn an_upload_that_is_given_up_leaves_garbage_alone() {
     assert_eq!(abort(&mut c, &b, &upload), Err(Error::NoSuchUpload));
     assert_eq!(part(&mut c, &b, &upload, 3, b"x", "a").err(), Some(Error::NoSuchUpload));
     let there = site().bucket(&Bytes::new(), &"b".into()).run(&mut c).unwrap();
-    site().remove_bucket(there).run(&mut c).unwrap();
+    site().remove_bucket(there, NOW).run(&mut c).unwrap();
 }
 
 /// A part is given up, and another one of its number is uploaded behind each request that this takes.

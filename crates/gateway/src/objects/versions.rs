@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use classes::client::{index, object};
 use codec::{Decode, Encode};
-use rgw::index::entry::{DELETE_MARKER, VERSIONED};
+use rgw::index::entry::{DELETE_MARKER, VERSION_MARKER, VERSIONED};
 use rgw::index::head::{LINK, REMOVE_INSTANCE, UNLINK};
 use rgw::index::{Entry, HeadChange, Key as IndexKey, Meta};
 use rgw::{BucketInfo, Key, Object, OlhInfo, OlhPending, Versioning};
@@ -24,8 +24,9 @@ use types::{Errno, RealTime};
 use super::change::Change;
 use super::remove::remove_head;
 use super::{Head, SharedBucket, TRIES, attr};
+use crate::plan::optional;
 use crate::system::Attrs;
-use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
+use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
 /// Which version a name shows. Source: RGW_ATTR_OLH_INFO in src/rgw/rgw_common.h.
 const INFO: &[u8] = b"user.rgw.olh.info";
@@ -35,8 +36,9 @@ const EPOCH: &[u8] = b"user.rgw.olh.ver";
 pub(crate) const NAME_TAG: &[u8] = b"user.rgw.olh.idtag";
 /// Prefix of the attributes that mark changes of the OLH in progress.
 const PENDING: &[u8] = b"user.rgw.olh.pending.";
-/// Entries of versions in an index. Source: BIIndexType::Instance in src/cls/rgw/cls_rgw_types.h.
-const INSTANCE: u8 = 2;
+/// Entries under the keys that they are asked for by. Source: BIIndexType::Plain in
+/// src/cls/rgw/cls_rgw_types.h.
+const PLAIN: u8 = 1;
 /// Seconds until a change that was begun is taken for one that nobody goes on with. Source:
 /// rgw_olh_pending_timeout_sec in src/common/options.cc.
 const PENDING_S: u32 = 3600;
@@ -147,53 +149,38 @@ impl Site {
         if gets_id { Key { instance: moment.version_id(), ..key } } else { key }
     }
 
-    /// The head of the version that a key names: of the one that is shown, where it names none.
-    pub fn shown(&self, bucket: &SharedBucket, key: &Key, prefetch: u64) -> Plan<Option<Head>> {
-        let follows = is_versioned(bucket) && key.instance.is_empty();
-        let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
-        self.head(&bucket, &key, prefetch).and_then(move |head| match head {
-            Some(head) if follows && head.is_changing() => site.settled(bucket, key, &head, prefetch),
-            Some(head) if follows => site.target(bucket, head, prefetch),
-            found => Plan::ok(found.filter(|head| !is_versioned(&bucket) || head.has_data())),
-        })
+    /// The head of the version that a key names: of the one that is shown, where it names none. What was
+    /// begun at the name is done first: such a plan is to be carried out to its end.
+    pub fn shown(
+        &self,
+        bucket: &SharedBucket,
+        key: &Key,
+        prefetch: u64,
+        moment: &mut Moment,
+    ) -> Plan<Option<Head>> {
+        self.shown_by(bucket, key, prefetch, [b"_", &moment.letters(31)[..]].concat().into())
     }
 
-    /// The same when what was begun is done.
-    fn settled(self, bucket: SharedBucket, key: Key, name: &Head, prefetch: u64) -> Plan<Option<Head>> {
-        let tag = name.name_tag().cloned().unwrap_or_default();
-        let removal = [b"_", tag.get(..31).unwrap_or_default()].concat().into();
-        let named = Named { site: self.clone(), bucket: bucket.clone(), key: key.clone(), tag };
-        named.catch_up(removal, name.modified, 0).then(move |done| match done {
-            Ok(()) | Err(Error::Raced) => {
-                self.head(&bucket, &key, prefetch).and_then(move |name| match name {
-                    Some(name) => self.target(bucket, name, prefetch),
-                    None => Plan::ok(None),
-                })
-            }
-            Err(e) => Plan::failed(e),
-        })
-    }
-
-    fn target(self, bucket: SharedBucket, name: Head, prefetch: u64) -> Plan<Option<Head>> {
-        let Some(info) = name.olh(INFO) else {
-            return Plan::ok(Some(name).filter(Head::has_data));
-        };
-        let info = match OlhInfo::from_bytes(info.clone()) {
-            Ok(info) => info,
-            Err(e) => return Plan::failed(e.into()),
-        };
-        if info.removed {
+    /// The same, with the tag of the removals that this brings with it: no other request has it.
+    pub(crate) fn shown_by(
+        &self,
+        bucket: &SharedBucket,
+        key: &Key,
+        prefetch: u64,
+        removal: Bytes,
+    ) -> Plan<Option<Head>> {
+        // With such an id, the name in RADOS would be that of another key's version.
+        if key.instance.contains(&b'_') {
             return Plan::ok(None);
         }
-        let key = without_null(info.target.key);
-        if key.instance.is_empty() {
-            return Plan::ok(Some(name).filter(Head::has_data));
-        }
-        self.head(&bucket, &key, prefetch)
+        let look =
+            Looking { site: self.clone(), bucket: bucket.clone(), key: key.clone(), prefetch, removal };
+        look.go_on(TRIES)
     }
 
     /// Removes an object: the version that a key names, or what is shown, in whose place a delete marker
-    /// comes where the bucket keeps versions. `NoSuchKey` where there is nothing to remove.
+    /// comes where the bucket keeps versions. `NoSuchKey` where there is nothing to remove, `Versioned` where
+    /// the bucket, as it is known here, has no versions with ids: it may have by now.
     pub fn remove_version(
         &self,
         bucket: &SharedBucket,
@@ -204,6 +191,9 @@ impl Site {
         let names_version = !key.instance.is_empty();
         let (key, site, now) = (without_null(key), self.clone(), moment.now);
         if !is_versioned(bucket) {
+            if !key.instance.is_empty() {
+                return Plan::failed(Error::Versioned);
+            }
             let version = if names_version { null_or(&key.instance) } else { Bytes::new() };
             let removed = Removed { version, is_marker: false };
             return self.remove(bucket, key, moment).and_then(|()| Plan::ok(removed));
@@ -227,26 +217,154 @@ impl Site {
         showing.make(Step::Link(id, Some(meta)), TRIES).and_then(|()| Plan::ok(removed))
     }
 
-    /// Shows a version that somebody wrote who may have died before this was done.
-    pub(crate) fn show_once(&self, bucket: &SharedBucket, showing: Showing, id: Bytes) -> Plan<()> {
+    /// Shows a version that somebody wrote, with this tag, who may have died before this was done.
+    pub(crate) fn show_once(
+        &self,
+        bucket: &SharedBucket,
+        showing: Showing,
+        id: Bytes,
+        tag: Bytes,
+    ) -> Plan<()> {
         let key = Key { instance: id.clone(), ..showing.key.clone() };
-        self.entry_of(bucket, &key).and_then(move |entry| match entry.has(VERSIONED) || id.is_empty() {
-            true => Plan::ok(()),
-            false => showing.link(id, false),
+        let (site, bucket) = (self.clone(), bucket.clone());
+        self.located(&bucket, &key).and_then(move |(at, entry)| {
+            // A name without versions is shown as it is.
+            let is_plain = id.is_empty() && at == key.index_name();
+            if is_plain || (!id.is_empty() && entry.has(VERSIONED)) {
+                return Plan::ok(());
+            }
+            if !entry.has(VERSIONED) {
+                return showing.link(id, false);
+            }
+            // One without an id was shown before, in front of others: the entry that listings go by is of
+            // what was written then.
+            let listed = site.stored_entry(&bucket, &key.name, index::listed_at(&entry));
+            listed.and_then(move |listed| match listed.is_some_and(|listed| listed.tag == tag) {
+                true => Plan::ok(()),
+                false => showing.link(id, false),
+            })
         })
     }
 
-    /// A version's entry in the index.
+    /// A version's entry in the index; of the one without an id the delete marker's, where it is one.
     fn entry_of(&self, bucket: &SharedBucket, key: &Key) -> Plan<Entry> {
-        let shard = match self.index_object(bucket, &key.name) {
+        self.located(bucket, key).and_then(|(_, entry)| Plan::ok(entry))
+    }
+
+    /// The same, with its key in the index.
+    fn located(&self, bucket: &SharedBucket, key: &Key) -> Plan<(Bytes, Entry)> {
+        let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
+        let named = IndexKey { name: key.index_name(), instance: key.instance.clone() };
+        let places = [index::entry_at(&named), index::delete_marker_at(&named), index::instance_at(&named)];
+        let [first, marker, last] = places;
+        let find = move |at: Bytes| {
+            let found = site.stored_entry(&bucket, &key.name, at.clone());
+            found.and_then(move |entry| Plan::ok(entry.map(|entry| (at, entry))))
+        };
+        let found = find(first).and_then(move |found| match found {
+            Some((_, entry)) if entry.has(VERSION_MARKER) => {
+                find(marker).and_then(move |found| if found.is_some() { Plan::ok(found) } else { find(last) })
+            }
+            found => Plan::ok(found),
+        });
+        found.try_map(|found| found.ok_or(Error::NoSuchKey))
+    }
+
+    /// The entry under an object's own name: its own, or what stands for all of its versions.
+    pub(crate) fn plain_entry(&self, bucket: &SharedBucket, key: &Key) -> Plan<Option<Entry>> {
+        self.stored_entry(bucket, &key.name, key.index_name())
+    }
+
+    /// The entry under a key of the index, in the shard of a name.
+    fn stored_entry(&self, bucket: &SharedBucket, name: &[u8], at: Bytes) -> Plan<Option<Entry>> {
+        let shard = match self.index_object(bucket, name) {
             Ok(shard) => shard,
             Err(e) => return Plan::failed(e),
         };
-        let key = IndexKey { name: key.index_name(), instance: key.instance.clone() };
-        let args = index::GetEntryArgs { key, kind: INSTANCE };
-        Plan::ask(Request::new(shard).call(&index::GET_ENTRY, &args))
-            .try_map(|reply| Ok(Entry::from_bytes(reply.answer(0, &index::GET_ENTRY)?.entry.value)?))
-            .when(Error::Rados(Errno::ENOENT), Error::NoSuchKey)
+        let args = index::GetEntryArgs { key: IndexKey::plain(at), kind: PLAIN };
+        optional(Plan::ask(Request::new(shard).call(&index::GET_ENTRY, &args))).try_map(|reply| {
+            let Some(reply) = reply else { return Ok(None) };
+            let raw = reply.answer(0, &index::GET_ENTRY)?.entry.value;
+            Ok(Some(Entry::from_bytes(raw)?))
+        })
+    }
+}
+
+/// Somebody looks for the version that a key names, or that is shown.
+#[derive(Debug, Clone)]
+struct Looking {
+    site: Site,
+    bucket: SharedBucket,
+    key: Key,
+    prefetch: u64,
+    /// Tag of the removals that this brings with it.
+    removal: Bytes,
+}
+
+impl Looking {
+    fn go_on(self, tries: u32) -> Plan<Option<Head>> {
+        let follows = self.key.instance.is_empty();
+        self.site.head(&self.bucket, &self.key, self.prefetch).and_then(move |head| match head {
+            Some(head) if follows && head.is_changing() => self.settle(&head, tries),
+            Some(head) if follows => self.target(head, tries),
+            found => Plan::ok(found.filter(Head::has_data)),
+        })
+    }
+
+    /// The same when what was begun is done.
+    fn settle(self, name: &Head, tries: u32) -> Plan<Option<Head>> {
+        let named = Named {
+            site: self.site.clone(),
+            bucket: self.bucket.clone(),
+            key: self.key.clone(),
+            tag: name.name_tag().cloned().unwrap_or_default(),
+        };
+        named.catch_up(self.removal.clone(), name.modified, 0).then(move |done| match done {
+            // Another one is at it.
+            Err(Error::Raced) if tries > 0 => self.go_on(tries - 1),
+            Ok(()) | Err(Error::Raced) => {
+                self.site.head(&self.bucket, &self.key, self.prefetch).and_then(move |name| match name {
+                    Some(name) => self.target(name, tries),
+                    None => Plan::ok(None),
+                })
+            }
+            Err(e) => Plan::failed(e),
+        })
+    }
+
+    fn target(self, name: Head, tries: u32) -> Plan<Option<Head>> {
+        let Some(info) = name.olh(INFO) else {
+            return Plan::ok(Some(name).filter(Head::has_data));
+        };
+        let info = match OlhInfo::from_bytes(info.clone()) {
+            Ok(info) => info,
+            Err(e) => return Plan::failed(e.into()),
+        };
+        if info.removed {
+            return Plan::ok(None);
+        }
+        let key = without_null(info.target.key);
+        if key.instance.is_empty() && (name.has_data() || tries == 0) {
+            return Plan::ok(Some(name).filter(Head::has_data));
+        }
+        if key.instance.is_empty() {
+            return self.unless_same(&name, tries - 1);
+        }
+        self.site.head(&self.bucket, &key, self.prefetch).and_then(move |head| match head {
+            // The version went meanwhile, and the name shows another one.
+            None if tries > 0 => self.unless_same(&name, tries - 1),
+            found => Plan::ok(found),
+        })
+    }
+
+    /// Looks again, unless the name is as it was: then the version is gone and nothing else says so yet.
+    fn unless_same(self, before: &Head, tries: u32) -> Plan<Option<Head>> {
+        let seen = |name: &Head| (name.olh(INFO).cloned(), name.olh(EPOCH).cloned(), name.is_changing());
+        let before = seen(before);
+        self.site.head(&self.bucket, &self.key, 0).and_then(move |name| match name {
+            Some(name) if seen(&name) != before => self.go_on(tries),
+            _ => Plan::ok(None),
+        })
     }
 }
 
@@ -256,6 +374,31 @@ pub(crate) fn null_or(id: &Bytes) -> Bytes {
 }
 
 impl Showing {
+    /// The same for a write that learns of versions when it is about to end: its own tag, which no other
+    /// request has, stands for made-up letters.
+    pub fn late(site: &Site, bucket: &SharedBucket, key: &Key, tag: &Bytes, now: RealTime) -> Self {
+        let digits = |n: u64| format!("{:016x}", garbage::xxh64(tag, n));
+        let two = |n: u64| Bytes::from([digits(n), digits(n + 1)].concat());
+        let letters = Letters {
+            op: digits(0).into(),
+            id: two(1),
+            name: two(3),
+            removal: [&b"_"[..], &two(5)].concat().into(),
+        };
+        let key = Key { instance: Bytes::new(), ..key.clone() };
+        Self { site: site.clone(), bucket: bucket.clone(), key, letters, now }
+    }
+
+    /// The same in a bucket whose index moved.
+    pub fn in_bucket(self, bucket: SharedBucket) -> Self {
+        Self { bucket, ..self }
+    }
+
+    /// The tag of removals that this brings with it.
+    pub fn removal(&self) -> Bytes {
+        self.letters.removal.clone()
+    }
+
     /// Shows a version that was written; one that cannot be shown goes again where it may.
     pub fn link(self, id: Bytes, may_go: bool) -> Plan<()> {
         let (named, removal) = (self.named(Bytes::new()), self.letters.removal.clone());
@@ -357,8 +500,10 @@ impl Showing {
                     // The log has nothing of a delete marker that was not shown, and the change is over.
                     Ok(()) if is_unlink => again.forget(pending).then(|_| Plan::ok(())),
                     // Others did it.
-                    Err(Error::Raced) => Plan::ok(()),
-                    done => Plan::Done(done),
+                    Ok(()) | Err(Error::Raced) => Plan::ok(()),
+                    // The index shows it, and whoever reads the name next does what its log says.
+                    Err(_) if !is_unlink => Plan::ok(()),
+                    Err(e) => Plan::failed(e),
                 })
             }
             // The index may have it: whoever reads the name next does what its log says.
@@ -514,18 +659,30 @@ impl Named {
     fn remove_all(self, mut keys: Vec<Key>, removal: Bytes) -> Plan<()> {
         let Some(key) = keys.pop() else { return Plan::ok(()) };
         let change = Change::new(&self.site, &self.bucket, &key, &key.name, removal.clone());
-        let change = match change {
-            Ok(change) => change.of_version(),
+        let made =
+            change.and_then(|change| Ok((change.of_version(), self.site.head_object(&self.bucket, &key)?)));
+        let (change, object) = match made {
+            Ok(made) => made,
             Err(e) => return Plan::failed(e),
         };
-        let site = self.site.clone();
-        self.site.head(&self.bucket, &key, 0).and_then(move |head| {
-            let removed = match head.filter(Head::has_data) {
-                None => Plan::ok(()),
-                Some(head) => {
+        let (site, id) = (self.site.clone(), key.instance.clone());
+        let look = Request::new(object.clone()).op(Op::Attrs).op(Op::Stat);
+        optional(Plan::ask(look)).and_then(move |reply| {
+            let head = reply.as_ref().map(|reply| Head::read(object, id.clone(), reply)).transpose();
+            let removed = match (head, reply) {
+                (Err(e), _) => Plan::failed(e),
+                (Ok(Some(head)), _) if head.has_data() => {
                     let request = Request::new(head.object.clone());
                     remove_head(site, head, request, change, Vec::new())
                 }
+                // Without a name nobody can tell whether one without an id is being written anew.
+                (Ok(None), _) if id.is_empty() => Plan::ok(()),
+                // Who removed it may have died before the index heard of it.
+                (_, reply) => site.entry_of(&self.bucket, &key).then(move |entry| match entry {
+                    Ok(entry) if !entry.has(DELETE_MARKER) => remove_entry(change, &id, reply),
+                    Ok(_) | Err(Error::NoSuchKey) => Plan::ok(()),
+                    Err(e) => Plan::failed(e),
+                }),
             };
             removed.then(move |done| match done {
                 Ok(()) | Err(Error::Rados(Errno::ENOENT)) => self.remove_all(keys, removal),
@@ -571,8 +728,8 @@ impl Named {
         let gives_up = to_do.gives_up;
         Plan::ask(request)
             .then(|done| match done {
-                // Others were faster.
-                Ok(_) | Err(Error::Raced) => Plan::ok(()),
+                // Others were faster; they may have given the name up.
+                Ok(_) | Err(Error::Raced | Error::Rados(Errno::ENOENT)) => Plan::ok(()),
                 Err(e) => Plan::failed(e),
             })
             .and_then(move |()| Plan::ask(trim))
@@ -588,6 +745,20 @@ impl Named {
                 }),
             })
     }
+}
+
+/// Takes an entry out of the index whose object is gone. One with an id never comes again, and takes with it
+/// what is begun and not ended. One without an id stays where a later write of it is known, or is begun.
+fn remove_entry(change: Change, id: &Bytes, seen: Option<Reply>) -> Plan<()> {
+    let comes_again = id.is_empty();
+    change.prepare_delete().and_then(move |reply| {
+        let seen = seen.unwrap_or(Reply { version: 0, ..reply });
+        let request = match comes_again {
+            true => change.deleted(&seen, Meta::default(), Vec::new()),
+            false => change.taken_out(),
+        };
+        Plan::ask(request).then(|_| Plan::ok(()))
+    })
 }
 
 /// What a name shows, and since which epoch.

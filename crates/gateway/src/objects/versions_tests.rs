@@ -15,19 +15,19 @@ use crate::recorded::{Told, asked, bytes, ops, requests, session};
 use crate::system::Attrs;
 use crate::{Moment, NewBucket, Plan, Request};
 
-fn owner() -> Owner {
+pub(super) fn owner() -> Owner {
     Owner { id: UserId::plain("recorded"), display_name: "R".into() }
 }
 
-fn with_flags(b: &SharedBucket, flags: u32) -> SharedBucket {
+pub(super) fn with_flags(b: &SharedBucket, flags: u32) -> SharedBucket {
     Arc::new(BucketInfo { flags: Versioning(flags), ..BucketInfo::clone(b) })
 }
 
-const ENABLED: u32 = Versioning::VERSIONED;
-const SUSPENDED: u32 = Versioning::VERSIONED | Versioning::VERSIONS_SUSPENDED;
+pub(super) const ENABLED: u32 = Versioning::VERSIONED;
+pub(super) const SUSPENDED: u32 = Versioning::VERSIONED | Versioning::VERSIONS_SUSPENDED;
 
 /// A bucket that keeps versions.
-fn bucket(c: &mut Cluster) -> SharedBucket {
+pub(super) fn bucket(c: &mut Cluster) -> SharedBucket {
     with_queues(c);
     let new = NewBucket {
         name: "b".into(),
@@ -40,7 +40,7 @@ fn bucket(c: &mut Cluster) -> SharedBucket {
     Arc::new(run(c, |moment| site().create_bucket(new, moment)).unwrap())
 }
 
-fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Bytes, Error> {
+pub(super) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Bytes, Error> {
     let (number, key) = (c.done.len() as u64, Key::plain(key.as_bytes().to_vec()));
     let data = Bytes::copy_from_slice(data);
     let written = run(c, |moment| {
@@ -50,21 +50,21 @@ fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Byte
     written.map(|written| written.version)
 }
 
-fn version(key: &str, id: &Bytes) -> Key {
+pub(super) fn version(key: &str, id: &Bytes) -> Key {
     Key { instance: id.clone(), ..Key::plain(key.as_bytes().to_vec()) }
 }
 
-fn get(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Bytes, Error> {
-    let opened = site().open(b, &key, 1024).run(c)?;
+pub(super) fn get(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Bytes, Error> {
+    let opened = run(c, |m| site().open(b, &key, 1024, m))?;
     opened.read(0, u64::MAX).run(c)
 }
 
-fn remove(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Removed, Error> {
+pub(super) fn remove(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Removed, Error> {
     run(c, |moment| site().remove_version(b, key, &owner(), moment))
 }
 
 /// All versions, page by page: name, id, whether it is the latest, whether it is a delete marker.
-fn versions(c: &mut Cluster, b: &SharedBucket, max: usize) -> Vec<(String, Bytes, bool, bool)> {
+pub(super) fn versions(c: &mut Cluster, b: &SharedBucket, max: usize) -> Vec<(String, Bytes, bool, bool)> {
     let mut listing = Listing { max, versions: true, ..Listing::default() };
     let mut all = Vec::new();
     loop {
@@ -78,7 +78,7 @@ fn versions(c: &mut Cluster, b: &SharedBucket, max: usize) -> Vec<(String, Bytes
     }
 }
 
-fn ids(c: &mut Cluster, b: &SharedBucket, key: &str) -> Vec<Bytes> {
+pub(super) fn ids(c: &mut Cluster, b: &SharedBucket, key: &str) -> Vec<Bytes> {
     versions(c, b, 3).into_iter().filter(|(name, ..)| name == key).map(|(_, id, ..)| id).collect()
 }
 
@@ -325,7 +325,7 @@ fn an_older_version_is_copied_in_front_of_all() {
     let data = ramp(6 * MIB);
     let old = put(&mut c, &b, "k", &data).unwrap();
     put(&mut c, &b, "k", b"newer").unwrap();
-    let opened = site().open(&b, &version("k", &old), 0).run(&mut c).unwrap();
+    let opened = run(&mut c, |m| site().open(&b, &version("k", &old), 0, m)).unwrap();
     let to = CopyTo {
         bucket: b.clone(),
         key: Key::plain("k"),
@@ -347,11 +347,11 @@ fn attributes_are_those_of_one_version() {
     let b = bucket(&mut c);
     let old = put(&mut c, &b, "k", b"old").unwrap();
     put(&mut c, &b, "k", b"new").unwrap();
-    let head = site().shown(&b, &version("k", &old), 0).run(&mut c).unwrap().unwrap();
+    let head = run(&mut c, |m| site().shown(&b, &version("k", &old), 0, m)).unwrap().unwrap();
     let changes = vec![(Bytes::from("user.rgw.x-amz-tagging"), Some(Bytes::from("tags")))];
     run(&mut c, |moment| site().set_attrs(&b, &Key::plain("k"), head, changes, moment)).unwrap();
     let tags = |c: &mut Cluster, key: Key| {
-        let head = site().shown(&b, &key, 0).run(c).unwrap().unwrap();
+        let head = run(c, |m| site().shown(&b, &key, 0, m)).unwrap().unwrap();
         head.attrs.get(&b"user.rgw.x-amz-tagging"[..]).cloned()
     };
     assert_eq!(
@@ -558,4 +558,33 @@ fn an_upload_becomes_one_version() {
             break;
         }
     }
+}
+
+/// The name in RADOS of a version has its id in front of the key, with an underscore between them.
+#[test]
+fn an_id_with_an_underscore_is_no_version_of_another_key() {
+    let c = &mut Cluster::default();
+    let b = bucket(c);
+    let id = put(c, &b, "secret_k", b"not for all").unwrap();
+    put(c, &b, "k", b"for all").unwrap();
+    assert_eq!(get(c, &b, version("secret_k", &id)).unwrap(), &b"not for all"[..]);
+    let other: Bytes = [&id[..], b"_secret"].concat().into();
+    assert_eq!(version("k", &other).oid(), version("secret_k", &id).oid());
+    assert_eq!(get(c, &b, version("k", &other)), Err(Error::NoSuchKey));
+    assert_eq!(run(c, |m| site().shown(&b, &version("k", &other), 0, m)).unwrap(), None);
+    assert_eq!(remove(c, &b, version("k", &other)), Err(Error::NoSuchKey));
+    assert_eq!(get(c, &b, version("secret_k", &id)).unwrap(), &b"not for all"[..]);
+}
+
+/// A gateway that has not heard of it would remove the version's data alone.
+#[test]
+fn no_version_is_removed_from_a_bucket_that_is_thought_to_have_none() {
+    let c = &mut Cluster::default();
+    let b = bucket(c);
+    let id = put(c, &b, "k", b"first").unwrap();
+    let before = with_flags(&b, 0);
+    assert_eq!(remove(c, &before, version("k", &id)), Err(Error::Versioned));
+    assert_eq!(get(c, &b, version("k", &id)).unwrap(), &b"first"[..]);
+    assert_eq!(remove(c, &b, version("k", &id)).unwrap().version, id);
+    assert!(ids(c, &b, "k").is_empty());
 }

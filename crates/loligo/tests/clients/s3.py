@@ -16,6 +16,8 @@ from botocore import UNSIGNED
 from botocore.client import Config
 from botocore.exceptions import ClientError
 
+import s3_versions
+
 MIB = 1 << 20
 ENDPOINT = sys.argv[1]
 HOST = urllib.parse.urlparse(ENDPOINT).netloc
@@ -134,7 +136,8 @@ def lists():
     behind = dict(KeyMarker=page["NextKeyMarker"], VersionIdMarker=page["NextVersionIdMarker"])
     versions = page["Versions"] + s3.list_object_versions(Bucket="bucket", **behind)["Versions"]
     assert [(v["Key"], v["VersionId"], v["IsLatest"]) for v in versions] == [(name, "null", True) for name in names]
-    fails(501, "NotImplemented", s3.delete_object, Bucket="bucket", Key="b", VersionId="other")
+    s3.delete_object(Bucket="bucket", Key="b", VersionId="other")
+    assert get("b", VersionId="null") == b"b"
     fails(409, "BucketNotEmpty", s3.delete_bucket, Bucket="bucket")
     gone = s3.delete_objects(Bucket="bucket", Delete={"Objects": [{"Key": name} for name in names + ["never"]]})
     assert len(gone["Deleted"]) == len(names) + 1 and "Errors" not in gone
@@ -523,6 +526,7 @@ def main():
     buckets()
     for step in [objects, meanwhile, lists, uploads, pages_of_uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
         step()
+    s3_versions.run(s3, other, fails, data, other.list_buckets()["Owner"]["ID"])
     # A bucket that holds an upload alone can be removed.
     left = s3.create_multipart_upload(Bucket="bucket", Key="left")["UploadId"]
     s3.upload_part(Bucket="bucket", Key="left", UploadId=left, PartNumber=1, Body=data(5 * MIB))

@@ -119,7 +119,8 @@ impl Core {
     }
 
     async fn get(&self, bucket: &SharedBucket, name: &str) -> Result<Bytes, Error> {
-        let opened = self.run(self.site.open(bucket, &Key::plain(name.to_owned()), 4 << 20)).await?;
+        let opened =
+            self.run(moment(|m| self.site.open(bucket, &Key::plain(name.to_owned()), 4 << 20, m))).await?;
         self.run(opened.read(0, opened.size())).await
     }
 
@@ -231,7 +232,7 @@ async fn core_fills_a_bucket(core: &Core) -> SharedBucket {
         // Once more over itself: the tail that was there is garbage now.
         core.put(&bucket, name, &data).await;
     }
-    let from = core.ok(core.site.open(&bucket, &Key::plain("large"), 0)).await;
+    let from = core.ok(moment(|m| core.site.open(&bucket, &Key::plain("large"), 0, m))).await;
     let finish = Finish { attrs: from.head.attrs.clone(), ..core.finish(Bytes::new()) };
     let to = CopyTo {
         bucket: bucket.clone(),
@@ -263,7 +264,7 @@ async fn expectations(core: &Core, bucket: &SharedBucket) -> Value {
     let mut all = serde_json::Map::new();
     for name in core.names(bucket).await {
         let data = core.get(bucket, &name).await.expect("it is there");
-        let head = core.ok(core.site.open(bucket, &Key::plain(name.clone()), 0)).await.head;
+        let head = core.ok(moment(|m| core.site.open(bucket, &Key::plain(name.clone()), 0, m))).await.head;
         let (sum, etag) = (md5(&data), head.etag());
         let [sum, etag] = [sum, etag].map(|text| String::from_utf8_lossy(&text).into_owned());
         all.insert(name, json!({"size": data.len(), "md5": sum, "etag": etag}));
@@ -282,7 +283,7 @@ async fn side_by_side(core: &Core, server: &Server, bucket: &SharedBucket) {
     for (name, want) in theirs.as_object().expect("objects") {
         let data = core.get(bucket, name).await.expect("the peer wrote it");
         assert_eq!(json!(String::from_utf8_lossy(&md5(&data))), want["md5"], "{name}");
-        let head = core.ok(core.site.open(bucket, &Key::plain(name.clone()), 0)).await.head;
+        let head = core.ok(moment(|m| core.site.open(bucket, &Key::plain(name.clone()), 0, m))).await.head;
         assert_eq!(json!(String::from_utf8_lossy(&head.etag())), want["etag"], "{name}");
     }
     let listed = core.names(bucket).await;
@@ -315,7 +316,7 @@ async fn everything(server: &Server) {
         side_by_side(&core, server, &bucket).await;
     }
     let state = core.ok(core.site.bucket(&Bytes::new(), &"b".into())).await;
-    let left = core.run(core.site.remove_bucket(state)).await;
+    let left = core.run(core.site.remove_bucket(state, now())).await;
     assert_eq!(left.is_ok(), server.has_stock(), "{left:?}");
     server.admin_line("gc process --include-all");
     assert_eq!(server.admin("gc list --include-all"), json!([]));

@@ -39,7 +39,8 @@ impl Core {
                 let sum = match found.is_marker {
                     true => None,
                     false => {
-                        let opened = self.ok(self.site.open(bucket, &version(&name, &id), 0)).await;
+                        let opened =
+                            self.ok(moment(|m| self.site.open(bucket, &version(&name, &id), 0, m))).await;
                         let data = self.ok(opened.read(0, opened.size())).await;
                         Some(String::from_utf8_lossy(&md5(&data)).into_owned())
                     }

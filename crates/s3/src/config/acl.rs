@@ -22,7 +22,7 @@ pub async fn get(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
     let head = reader::head(gateway, &asked.caller, &view, &asked.key()).await?;
     let acl = attrs::acl(&head)?;
     let target = Target { key: key.as_bytes(), acl: &acl, attrs: &head.attrs };
-    match view.may_with(&asked.caller, Action::GetObjectAcl, &target) {
+    match view.may_with(&asked.caller, asked.action(Action::GetObjectAcl), &target) {
         true => Ok(grants::document(&acl)),
         false => Err(S3ErrorCode::AccessDenied.into()),
     }
@@ -71,7 +71,7 @@ async fn put_object(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>>
     let head = reader::head(gateway, &asked.caller, &view, &key).await?;
     let acl = attrs::acl(&head)?;
     let target = Target { key: &key.name, acl: &acl, attrs: &head.attrs };
-    if !view.may_with(&asked.caller, Action::PutObjectAcl, &target) {
+    if !view.may_with(&asked.caller, asked.action(Action::PutObjectAcl), &target) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     let acl = wanted(gateway, &asked, &view, &acl.owner).await?;

@@ -7,13 +7,19 @@ mod cors;
 mod payment;
 mod policy;
 mod tagging;
+pub mod versioning;
+
+use std::future::Future;
+use std::pin::Pin;
 
 use bytes::Bytes;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 use rgw::Key;
+use rgw::policy::Action;
 use s3s::{Body, S3Result};
 
-use crate::errors;
+use crate::ops::reader;
+use crate::rights::for_version;
 use crate::state::Gateway;
 use crate::users::Caller;
 
@@ -26,13 +32,20 @@ pub struct Asked {
     pub bucket: String,
     /// Nothing where the bucket itself is asked for.
     pub key: Option<String>,
+    /// Of the object, where the request names one.
+    pub version: Option<String>,
     pub headers: HeaderMap,
     pub document: Bytes,
 }
 
 impl Asked {
     fn key(&self) -> Key {
-        Key::plain(self.key.clone().unwrap_or_default())
+        reader::key(self.key.as_deref().unwrap_or_default(), self.version.as_deref())
+    }
+
+    /// The right that something needs with the object that is asked for.
+    fn action(&self, action: Action) -> Action {
+        for_version(action, self.version.is_some())
     }
 }
 
@@ -56,6 +69,8 @@ pub enum Config {
     DeletePublicAccess,
     GetPayment,
     PutPayment,
+    GetVersioning,
+    PutVersioning,
 }
 
 impl Config {
@@ -63,9 +78,10 @@ impl Config {
         use Config as C;
         match self {
             C::GetAcl | C::GetTags | C::GetCors | C::GetPolicy | C::GetPolicyStatus => false,
-            C::GetPublicAccess | C::GetPayment => false,
+            C::GetPublicAccess | C::GetPayment | C::GetVersioning => false,
             C::PutAcl | C::PutTags | C::DeleteTags | C::PutCors | C::DeleteCors | C::PutPolicy => true,
             C::DeletePolicy | C::PutPublicAccess | C::DeletePublicAccess | C::PutPayment => true,
+            C::PutVersioning => true,
         }
     }
 }
@@ -98,6 +114,7 @@ pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> 
             of(Some(C::GetPublicAccess), Some(C::PutPublicAccess), Some(C::DeletePublicAccess))
         }
         () if has("requestPayment") => of(Some(C::GetPayment), Some(C::PutPayment), None),
+        () if has("versioning") => of(Some(C::GetVersioning), Some(C::PutVersioning), None),
         () => None,
     }
 }
@@ -108,25 +125,38 @@ pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result
         // What the caller may do is looked up as it is: who has just made the bucket anew may change it.
         gateway.forget_bucket(&asked.caller, &asked.bucket);
     }
-    match config {
-        C::GetAcl => acl::get(gateway, asked).await,
-        C::PutAcl => acl::put(gateway, asked).await,
-        C::GetTags => tagging::get(gateway, asked).await,
-        C::PutTags => tagging::put(gateway, asked).await,
-        C::DeleteTags => tagging::delete(gateway, asked).await,
-        C::GetCors => cors::get(gateway, asked).await,
-        C::PutCors => cors::put(gateway, asked).await,
-        C::DeleteCors => cors::delete(gateway, asked).await,
-        C::GetPolicy => policy::get(gateway, asked).await,
-        C::PutPolicy => policy::put(gateway, asked).await,
-        C::DeletePolicy => policy::delete(gateway, asked).await,
-        C::GetPolicyStatus => policy::status(gateway, asked).await,
-        C::GetPublicAccess => access::get(gateway, asked).await,
-        C::PutPublicAccess => access::put(gateway, asked).await,
-        C::DeletePublicAccess => access::delete(gateway, asked).await,
-        C::GetPayment => payment::get(gateway, asked).await,
-        C::PutPayment => payment::put(gateway, asked).await,
-    }
+    let answering = match config {
+        C::GetAcl => boxed(|| acl::get(gateway, asked)),
+        C::PutAcl => boxed(|| acl::put(gateway, asked)),
+        C::GetTags => boxed(|| tagging::get(gateway, asked)),
+        C::PutTags => boxed(|| tagging::put(gateway, asked)),
+        C::DeleteTags => boxed(|| tagging::delete(gateway, asked)),
+        C::GetCors => boxed(|| cors::get(gateway, asked)),
+        C::PutCors => boxed(|| cors::put(gateway, asked)),
+        C::DeleteCors => boxed(|| cors::delete(gateway, asked)),
+        C::GetPolicy => boxed(|| policy::get(gateway, asked)),
+        C::PutPolicy => boxed(|| policy::put(gateway, asked)),
+        C::DeletePolicy => boxed(|| policy::delete(gateway, asked)),
+        C::GetPolicyStatus => boxed(|| policy::status(gateway, asked)),
+        C::GetPublicAccess => boxed(|| access::get(gateway, asked)),
+        C::PutPublicAccess => boxed(|| access::put(gateway, asked)),
+        C::DeletePublicAccess => boxed(|| access::delete(gateway, asked)),
+        C::GetPayment => boxed(|| payment::get(gateway, asked)),
+        C::PutPayment => boxed(|| payment::put(gateway, asked)),
+        C::GetVersioning => boxed(|| versioning::get(gateway, asked)),
+        C::PutVersioning => boxed(|| versioning::put(gateway, asked)),
+    };
+    answering.await
+}
+
+type Answering<'a> = Pin<Box<dyn Future<Output = S3Result<Response<Body>>> + Send + 'a>>;
+
+/// Puts what answers on the heap from a frame of its own: without that, one frame has room for all kinds of
+/// answers beside each other, and a thread's stack has none for what they call.
+fn boxed<'a, F: Future<Output = S3Result<Response<Body>>> + Send + 'a>(
+    make: impl FnOnce() -> F,
+) -> Answering<'a> {
+    Box::pin(make())
 }
 
 /// An answer without a body.
@@ -134,16 +164,6 @@ fn empty(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
-}
-
-/// Objects have one version here.
-pub fn check_version(query: Option<&str>) -> S3Result<()> {
-    let fields = query.unwrap_or_default().split('&');
-    let mut ids = fields.filter_map(|field| field.strip_prefix("versionId="));
-    match ids.any(|id| id != "null") {
-        true => Err(errors::not_served("versions are not served")),
-        false => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -161,15 +181,11 @@ mod tests {
             (Method::GET, &["cors"], true, None),
             (Method::PUT, &["policyStatus"], false, None),
             (Method::PUT, &["requestPayment"], false, Some(Config::PutPayment)),
+            (Method::PUT, &["versioning"], false, Some(Config::PutVersioning)),
+            (Method::GET, &["versions"], false, None),
             (Method::GET, &[], true, None),
         ] {
             assert_eq!(find(&method, names, is_object), want, "{method} {names:?}");
         }
-    }
-
-    #[test]
-    fn other_versions_are_not_served() {
-        assert!(check_version(None).is_ok() && check_version(Some("acl&versionId=null")).is_ok());
-        assert!(check_version(Some("acl&versionId=x")).is_err());
     }
 }

@@ -25,7 +25,7 @@ async fn head(
     let head = reader::head(gateway, &asked.caller, &view, &key).await?;
     let acl = attrs::acl(&head)?;
     let target = Target { key: &key.name, acl: &acl, attrs: &head.attrs };
-    match view.may_with(&asked.caller, action, &target) {
+    match view.may_with(&asked.caller, asked.action(action), &target) {
         true => Ok((view, head)),
         false => Err(S3ErrorCode::AccessDenied.into()),
     }

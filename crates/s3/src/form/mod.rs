@@ -36,6 +36,7 @@ use crate::{attrs, environment, errors};
 use parse::{Parser, Piece};
 use policy::{Fields, FormPolicy, Refused};
 
+const VERSION: HeaderName = HeaderName::from_static("x-amz-version-id");
 /// Fields that no document has to name.
 const SIGNATURES: [&str; 4] = ["policy", "signature", "awsaccesskeyid", "x-amz-signature"];
 
@@ -263,8 +264,11 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
-    writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
-    done(&fields, header(&parts, "host").unwrap_or_default(), &bucket, &key, &etag)
+    let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
+    let mut response = done(&fields, header(&parts, "host").unwrap_or_default(), &bucket, &key, &etag)?;
+    let version = objects::new_version(&written.version).and_then(|version| version.parse().ok());
+    response.headers_mut().extend(version.map(|version: HeaderValue| (VERSION, version)));
+    Ok(response)
 }
 
 fn url(text: &str) -> String {

@@ -163,7 +163,7 @@ pub async fn delete_bucket(
     }
     end_uploads(gateway, &fresh.info).await?;
     let state = fresh.state;
-    let removed = gateway.run(gateway.site().remove_bucket(state)).await;
+    let removed = gateway.run(gateway.site().remove_bucket(state, now())).await;
     gateway.forget_bucket(&caller, name);
     removed.map_err(errors::of)?;
     Ok(S3Response::new(DeleteBucketOutput {}))
@@ -198,15 +198,6 @@ pub async fn get_bucket_location(
     let place = gateway.settings().zonegroup.clone();
     let location_constraint = Some(BucketLocationConstraint::from(place));
     Ok(S3Response::new(GetBucketLocationOutput { location_constraint }))
-}
-
-/// Buckets that keep versions are not served: of all others none was ever asked for.
-pub async fn get_bucket_versioning(
-    gateway: &Gateway,
-    request: S3Request<GetBucketVersioningInput>,
-) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-    gateway.own_bucket(&caller(&request), &request.input.bucket, Action::GetBucketVersioning).await?;
-    Ok(S3Response::new(GetBucketVersioningOutput::default()))
 }
 
 #[cfg(test)]

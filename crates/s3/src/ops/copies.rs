@@ -9,7 +9,7 @@ use rgw::{Compression, Key};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use super::objects::{new_acl, new_attrs, source_conditions, storage_class, writable};
+use super::objects::{new_acl, new_attrs, new_version, source_conditions, storage_class, writable};
 use super::writer::{self, drop_all, hex};
 use super::{reader, uploads};
 use crate::attrs::{Attrs, quoted, timestamp};
@@ -37,7 +37,8 @@ pub struct CopyFrom {
     tenant: Option<Bytes>,
     bucket: String,
     key: String,
-    is_other_version: bool,
+    /// Of the key, where one is named.
+    version: Option<String>,
 }
 
 impl CopyFrom {
@@ -67,8 +68,9 @@ impl CopyFrom {
         if bucket.is_empty() || key.is_empty() {
             return Err(wrong());
         }
-        let is_other_version = version.is_some_and(|id| !id.is_empty() && id != "null");
-        Ok(Self { tenant, bucket, key, is_other_version })
+        let version = version.map(|id| percent_decode(id).ok_or_else(wrong)).transpose()?;
+        let version = version.filter(|id| !id.is_empty());
+        Ok(Self { tenant, bucket, key, version })
     }
 }
 
@@ -80,16 +82,15 @@ async fn source<T>(
     gateway: &Gateway,
     caller: &Caller,
     request: &S3Request<T>,
-) -> S3Result<(Opened, CopyFrom)> {
+) -> S3Result<(Opened, CopyFrom, Option<String>)> {
     let from = request.extensions.get::<CopyFrom>().cloned().ok_or(S3ErrorCode::InvalidArgument)?;
-    if from.is_other_version {
-        return Err(errors::not_served("versions are not served"));
-    }
     // It is in the caller's tenant where it names none.
     let caller = caller.clone().in_tenant(from.tenant.clone());
     let view = gateway.bucket(&caller, &from.bucket).await?;
-    let opened = reader::open(gateway, &caller, &view, &from.key, 0).await?;
-    Ok((opened, from))
+    let key = reader::key(&from.key, from.version.as_deref());
+    let opened = reader::open(gateway, &caller, &view, &key, 0).await?;
+    let version = view.version(&opened.head.version);
+    Ok((opened, from, version))
 }
 
 pub async fn copy_object(
@@ -111,7 +112,7 @@ async fn copy_once(
     request: &S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let (caller, input) = (caller(request), &request.input);
-    let (opened, from) = source(gateway, &caller, request).await?;
+    let (opened, from, copy_source_version_id) = source(gateway, &caller, request).await?;
     let view = writable(gateway, &caller, &input.bucket, &input.key, opened.size()).await?;
     source_conditions(
         input.copy_source_if_match.as_ref(),
@@ -123,7 +124,8 @@ async fn copy_once(
     let directive = input.metadata_directive.as_ref().map(|d| d.as_str()).unwrap_or("COPY");
     let class = storage_class(input.storage_class.as_ref());
     let is_here = from.tenant.as_ref().is_none_or(|tenant| *tenant == view.info.bucket.tenant);
-    let itself = is_here && from.bucket == input.bucket && from.key == input.key;
+    // An older version may come in front of all others as it is.
+    let itself = is_here && from.bucket == input.bucket && from.key == input.key && from.version.is_none();
     if itself && directive == "COPY" && class.is_empty() {
         return Err(s3_error!(InvalidRequest, "an object is copied over itself only to change something"));
     }
@@ -155,7 +157,12 @@ async fn copy_once(
         last_modified: Some(timestamp(written.modified)),
         ..CopyObjectResult::default()
     };
-    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() }))
+    Ok(S3Response::new(CopyObjectOutput {
+        copy_object_result: Some(result),
+        copy_source_version_id,
+        version_id: new_version(&written.version),
+        ..CopyObjectOutput::default()
+    }))
 }
 
 /// Tags are the source's, unless the request has others in their place.
@@ -189,7 +196,7 @@ pub async fn upload_part_copy(
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     use md5::{Digest, Md5};
     let caller = caller(&request);
-    let (opened, _) = source(gateway, &caller, &request).await?;
+    let (opened, _, copy_source_version_id) = source(gateway, &caller, &request).await?;
     let (headers, input) = (request.headers, request.input);
     let range = part_range(input.copy_source_range.as_ref(), opened.size())?;
     let size = range.end.saturating_sub(range.start);
@@ -235,6 +242,7 @@ pub async fn upload_part_copy(
     };
     Ok(S3Response::new(UploadPartCopyOutput {
         copy_part_result: Some(result),
+        copy_source_version_id,
         ..UploadPartCopyOutput::default()
     }))
 }
@@ -248,16 +256,20 @@ mod tests {
         let read = |text: &str| {
             let from = CopyFrom::read(text).ok()?;
             let tenant = from.tenant.map(|tenant| String::from_utf8(tenant.to_vec()).unwrap());
-            Some((tenant, from.bucket, from.key, from.is_other_version))
+            Some((tenant, from.bucket, from.key, from.version))
         };
-        let want = |bucket: &str, key: &str, other| Some((None, bucket.to_owned(), key.to_owned(), other));
+        let want = |bucket: &str, key: &str, version: &str| {
+            let version = Some(version.to_owned()).filter(|id| !id.is_empty());
+            Some((None, bucket.to_owned(), key.to_owned(), version))
+        };
         for (text, is) in [
-            ("/b/k", want("b", "k", false)),
-            ("b/a%2Fb%20c", want("b", "a/b c", false)),
-            ("b/%3FversionId", want("b", "?versionId", false)),
-            ("b%2Fk", want("b", "k", false)),
-            ("b/k?versionId=null", want("b", "k", false)),
-            ("b/k?versionId=x", want("b", "k", true)),
+            ("/b/k", want("b", "k", "")),
+            ("b/a%2Fb%20c", want("b", "a/b c", "")),
+            ("b/%3FversionId", want("b", "?versionId", "")),
+            ("b%2Fk", want("b", "k", "")),
+            ("b/k?versionId=null", want("b", "k", "null")),
+            ("b/k?versionId=", want("b", "k", "")),
+            ("b/k?versionId=x%2Ey", want("b", "k", "x.y")),
             ("b", None),
             ("/b/", None),
             ("//k", None),
@@ -265,7 +277,7 @@ mod tests {
         ] {
             assert_eq!(read(text), is, "{text}");
         }
-        assert_eq!(read("t:b/k"), Some((Some("t".to_owned()), "b".to_owned(), "k".to_owned(), false)));
+        assert_eq!(read("t:b/k"), Some((Some("t".to_owned()), "b".to_owned(), "k".to_owned(), None)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use gateway::{Listed, Listing};
+use gateway::{Listed, ListedVersion, Listing};
 use rgw::policy::Action;
 use rgw::{Key, index::Meta};
 use s3s::dto::*;
@@ -177,43 +177,87 @@ pub async fn list_objects_v2(
     }))
 }
 
-/// A bucket that keeps no versions has one of each object, whose id is `null`: others are not served.
+/// Where a list of versions goes on: the version without an id is behind no other one where none is named.
+fn version_marker(input: &ListObjectVersionsInput) -> S3Result<Bytes> {
+    let (key, version) = (bytes(input.key_marker.as_ref()), bytes(input.version_id_marker.as_ref()));
+    match key.is_empty() && !version.is_empty() {
+        true => {
+            Err(s3_error!(InvalidArgument, "a version-id marker cannot be specified without a key marker"))
+        }
+        false => Ok(version),
+    }
+}
+
+/// One of a bucket's versions, or of its delete markers.
+fn version(names: Names, (listed, object): (&ListedVersion, Object)) -> ObjectVersion {
+    ObjectVersion {
+        e_tag: object.e_tag,
+        is_latest: Some(listed.is_latest),
+        key: Some(names.show(&listed.key.name)),
+        last_modified: object.last_modified,
+        owner: object.owner,
+        size: object.size,
+        storage_class: object.storage_class.map(|class| class.as_str().to_owned().into()),
+        version_id: Some(String::from_utf8_lossy(&listed.key.instance).into_owned()),
+        ..ObjectVersion::default()
+    }
+}
+
+fn marker(version: ObjectVersion) -> DeleteMarkerEntry {
+    DeleteMarkerEntry {
+        is_latest: version.is_latest,
+        key: version.key,
+        last_modified: version.last_modified,
+        owner: version.owner,
+        version_id: version.version_id,
+    }
+}
+
 pub async fn list_object_versions(
     gateway: &Gateway,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
     let input = &request.input;
     let (names, (shown_max, max)) = (Names::new(input.encoding_type.as_ref())?, max_keys(input.max_keys)?);
-    let (prefix, delimiter) = (bytes(input.prefix.as_ref()), bytes(input.delimiter.as_ref()));
-    let listing =
-        Listing { prefix, delimiter, after: bytes(input.key_marker.as_ref()), max, ..Listing::default() };
-    let page =
-        page(gateway, &request, &input.bucket, (listing, Action::ListBucketVersions), (names, true)).await?;
-    let version = |object: Object| ObjectVersion {
-        e_tag: object.e_tag,
-        is_latest: Some(true),
-        key: object.key,
-        last_modified: object.last_modified,
-        owner: object.owner,
-        size: object.size,
-        storage_class: object.storage_class.map(|class| class.as_str().to_owned().into()),
-        version_id: Some("null".to_owned()),
-        ..ObjectVersion::default()
+    let listing = Listing {
+        prefix: bytes(input.prefix.as_ref()),
+        delimiter: bytes(input.delimiter.as_ref()),
+        after: bytes(input.key_marker.as_ref()),
+        versions: true,
+        after_version: version_marker(input)?,
+        max,
     };
+    let view = gateway.bucket_for(&caller(&request), &input.bucket, Action::ListBucketVersions).await?;
+    let listed = gateway.read(gateway.site().list(&view.info, listing)).await.map_err(errors::of)?;
+    let (mut versions, mut markers) = (Vec::new(), Vec::new());
+    for found in &listed.versions {
+        let object = object(names, true, (found.key.clone(), found.meta.clone()));
+        let shown = version(names, (found, object));
+        match found.is_marker {
+            true => markers.push(marker(shown)),
+            false => versions.push(shown),
+        }
+    }
     let shown = |text: &String| names.show(text.as_bytes());
+    let prefix = |prefix: &Bytes| CommonPrefix { prefix: Some(names.show(prefix)) };
+    let next_version = match listed.next_version.is_empty() {
+        true => "null".to_owned(),
+        false => String::from_utf8_lossy(&listed.next_version).into_owned(),
+    };
     Ok(S3Response::new(ListObjectVersionsOutput {
-        common_prefixes: Some(page.prefixes),
+        common_prefixes: Some(listed.prefixes.iter().map(prefix).collect()),
+        delete_markers: Some(markers),
         delimiter: input.delimiter.as_ref().filter(|d| !d.is_empty()).map(shown),
         encoding_type: input.encoding_type.clone(),
-        is_truncated: Some(page.next.is_some()),
+        is_truncated: Some(listed.next.is_some()),
         key_marker: input.key_marker.as_ref().map(shown),
         max_keys: Some(shown_max),
         name: Some(input.bucket.clone()),
-        next_key_marker: page.next.as_ref().map(|next| names.show(next)),
+        next_key_marker: listed.next.as_ref().map(|next| names.show(next)),
+        next_version_id_marker: listed.next.as_ref().map(|_| next_version),
         prefix: Some(input.prefix.as_ref().map(shown).unwrap_or_default()),
-        next_version_id_marker: page.next.as_ref().map(|_| "null".to_owned()),
         version_id_marker: input.version_id_marker.clone(),
-        versions: Some(page.contents.into_iter().map(version).collect()),
+        versions: Some(versions),
         ..ListObjectVersionsOutput::default()
     }))
 }

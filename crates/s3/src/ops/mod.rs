@@ -10,6 +10,8 @@ pub mod reader;
 mod uploads;
 pub mod writer;
 
+use std::sync::{Arc, OnceLock};
+
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result};
 
@@ -18,6 +20,11 @@ use crate::state::{Gateway, caller};
 /// What a request is called in answers and logs.
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
+
+/// The version that a completion made. The library sends an answer's headers before it knows, and this one is
+/// put with them.
+#[derive(Debug, Clone, Default)]
+pub struct MadeVersion(pub Arc<OnceLock<String>>);
 
 fn numbered(mut e: S3Error, id: Option<RequestId>) -> S3Error {
     id.into_iter().for_each(|RequestId(id)| e.set_request_id(id));
@@ -44,7 +51,6 @@ served! {
     delete_bucket: DeleteBucketInput -> DeleteBucketOutput by buckets;
     head_bucket: HeadBucketInput -> HeadBucketOutput by buckets;
     get_bucket_location: GetBucketLocationInput -> GetBucketLocationOutput by buckets;
-    get_bucket_versioning: GetBucketVersioningInput -> GetBucketVersioningOutput by buckets;
     list_objects: ListObjectsInput -> ListObjectsOutput by list;
     list_objects_v2: ListObjectsV2Input -> ListObjectsV2Output by list;
     list_object_versions: ListObjectVersionsInput -> ListObjectVersionsOutput by list;

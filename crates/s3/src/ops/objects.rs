@@ -1,10 +1,11 @@
 //! Objects.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway::{Condition, Error as CoreError, Finish, Head, Opened};
+use gateway::{Condition, Error as CoreError, Finish, Head, Opened, Removed};
 use hyper::HeaderMap;
 use rgw::policy::Action;
 use rgw::{AccessControl, Key};
@@ -14,6 +15,8 @@ use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use super::conditions::Conditions;
 use super::{reader, writer};
 use crate::attrs::{Attrs, quoted, system_time, timestamp};
+use crate::config::versioning::check_password;
+use crate::rights::for_version;
 use crate::state::{BucketView, Gateway, at_once, caller, now};
 use crate::users::Caller;
 use crate::{attrs, errors, grants, tags};
@@ -112,14 +115,25 @@ pub async fn put_object(
     let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, input.body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition, now: now() };
-    writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
-    let e_tag = Some(quoted(etag.as_bytes()));
-    Ok(S3Response::new(PutObjectOutput { e_tag, ..PutObjectOutput::default() }))
+    let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
+    let (e_tag, version_id) = (Some(quoted(etag.as_bytes())), new_version(&written.version));
+    Ok(S3Response::new(PutObjectOutput { e_tag, version_id, ..PutObjectOutput::default() }))
 }
 
-/// The one version that an object has here is `null`.
-pub fn is_other_version(id: Option<&String>) -> bool {
-    id.is_some_and(|id| id != "null")
+/// A version's id as the core has it, which is empty where none are kept.
+pub fn shown_version(id: &Bytes) -> Option<String> {
+    (!id.is_empty()).then(|| String::from_utf8_lossy(id).into_owned())
+}
+
+/// The id of a version that was written. As in radosgw, one without an id is told of by reads and lists
+/// alone.
+pub fn new_version(id: &Bytes) -> Option<String> {
+    shown_version(id).filter(|id| id != "null")
+}
+
+/// What a request names as a version. Without an id it names none.
+fn named(id: Option<&String>) -> Option<&str> {
+    id.map(String::as_str).filter(|id| !id.is_empty())
 }
 
 /// Headers that an answer has of the object, and those that the client wants instead.
@@ -174,8 +188,8 @@ pub async fn get_object(
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let (caller, input) = (caller(&request), &request.input);
-    if is_other_version(input.version_id.as_ref()) || input.part_number.is_some() {
-        return Err(errors::not_served("versions and parts of objects are not served"));
+    if input.part_number.is_some() {
+        return Err(errors::not_served("parts of objects are not served"));
     }
     let overrides = [
         ("content-type", input.response_content_type.clone()),
@@ -221,7 +235,8 @@ async fn answer(
 ) -> Result<S3Response<GetObjectOutput>, Failed> {
     let input = &request.input;
     let prefetch = if input.range.is_some() { 0 } else { reader::WINDOW };
-    let opened = reader::open(gateway, caller, view, &input.key, prefetch).await?;
+    let key = reader::key(&input.key, named(input.version_id.as_ref()));
+    let opened = reader::open(gateway, caller, view, &key, prefetch).await?;
     let conditions = Conditions {
         matches: input.if_match.as_deref(),
         none_matches: input.if_none_match.as_deref(),
@@ -231,7 +246,7 @@ async fn answer(
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
     let asked = seen(&opened, &conditions, range)?;
     let headers = shown(&opened.head, overrides)?;
-    let modified = opened.head.modified;
+    let (modified, version_id) = (opened.head.modified, view.version(&opened.head.version));
     let length = asked.span.end.saturating_sub(asked.span.start);
     let room = request.extensions.get::<reader::Room>();
     let windows = match reader::Windows::begin(gateway, opened, asked.span, room).await {
@@ -245,6 +260,7 @@ async fn answer(
         e_tag: Some(quoted(asked.etag.as_bytes())),
         last_modified: Some(timestamp(modified)),
         body: Some(s3s::Body::http_body_unsync(windows).into()),
+        version_id,
         ..GetObjectOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
@@ -255,11 +271,12 @@ pub async fn head_object(
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let (caller, input) = (caller(&request), &request.input);
-    if is_other_version(input.version_id.as_ref()) || input.part_number.is_some() {
-        return Err(errors::not_served("versions and parts of objects are not served"));
+    if input.part_number.is_some() {
+        return Err(errors::not_served("parts of objects are not served"));
     }
     let view = gateway.bucket(&caller, &input.bucket).await?;
-    let opened = reader::open(gateway, &caller, &view, &input.key, 0).await?;
+    let key = reader::key(&input.key, named(input.version_id.as_ref()));
+    let opened = reader::open(gateway, &caller, &view, &key, 0).await?;
     let conditions = Conditions {
         matches: input.if_match.as_deref(),
         none_matches: input.if_none_match.as_deref(),
@@ -275,17 +292,39 @@ pub async fn head_object(
         content_range: asked.content_range,
         e_tag: Some(quoted(asked.etag.as_bytes())),
         last_modified: Some(timestamp(opened.head.modified)),
+        version_id: view.version(&opened.head.version),
         ..HeadObjectOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
 }
 
-/// Removes an object. That there is none is no failure, nor that somebody else removed or replaced it first:
-/// then this request came just before. Source: RGWDeleteObj::execute in src/rgw/rgw_op.cc.
-async fn remove(gateway: &Gateway, view: &BucketView, name: String) -> Result<(), CoreError> {
-    let removed = gateway.now(|moment| gateway.site().remove(&view.info, Key::plain(name), moment)).await;
+/// Removes an object, or the version that a key names. That there is none is no failure, nor, where none are
+/// kept, that somebody else removed or replaced it first: then this request came just before. Source:
+/// RGWDeleteObj::execute in src/rgw/rgw_op.cc.
+async fn remove(
+    gateway: &Gateway,
+    caller: &Caller,
+    view: &BucketView,
+    key: Key,
+) -> Result<Removed, CoreError> {
+    let owner = caller.owner();
+    let site = gateway.site();
+    let removed = gateway.now(|moment| site.remove_version(&view.info, key.clone(), &owner, moment)).await;
+    let removed = match removed {
+        // The bucket keeps versions since a moment ago.
+        Err(CoreError::Versioned) => {
+            let info = &view.info.bucket;
+            let state = gateway.read(site.bucket(&info.tenant, &info.name)).await?;
+            let fresh = Arc::new(state.instance.value);
+            let removed = gateway.now(|moment| site.remove_version(&fresh, key, &owner, moment)).await;
+            // It keeps none: there is no such version.
+            removed.map_err(|e| if e == CoreError::Versioned { CoreError::NoSuchKey } else { e })
+        }
+        removed => removed,
+    };
     match removed {
-        Err(CoreError::NoSuchKey | CoreError::Raced) => Ok(()),
+        Err(CoreError::NoSuchKey) => Ok(Removed::default()),
+        Err(CoreError::Raced) if !view.has_versions() => Ok(Removed::default()),
         other => other,
     }
 }
@@ -298,17 +337,53 @@ pub async fn delete_object(
     let conditional = input.if_match.is_some()
         || input.if_match_last_modified_time.is_some()
         || input.if_match_size.is_some();
-    if is_other_version(input.version_id.as_ref()) || conditional {
-        return Err(errors::not_served("versions and conditions of removals are not served"));
+    if conditional {
+        return Err(errors::not_served("conditions of removals are not served"));
     }
-    let view = gateway.bucket_with_key(&caller, &input.bucket, Action::DeleteObject, &input.key).await?;
-    remove(gateway, &view, input.key).await.map_err(errors::of)?;
-    Ok(S3Response::new(DeleteObjectOutput::default()))
+    let version = named(input.version_id.as_ref());
+    let action = for_version(Action::DeleteObject, version.is_some());
+    let view = gateway.bucket_with_key(&caller, &input.bucket, action, &input.key).await?;
+    check_password(&view, version.is_some())?;
+    let key = reader::key(&input.key, version);
+    let removed = remove(gateway, &caller, &view, key).await.map_err(errors::of)?;
+    Ok(S3Response::new(DeleteObjectOutput {
+        delete_marker: removed.is_marker.then_some(true),
+        version_id: shown_version(&removed.version),
+        ..DeleteObjectOutput::default()
+    }))
 }
 
-fn refused(key: String, e: &s3s::S3Error) -> Error {
+fn refused(object: &ObjectIdentifier, e: &s3s::S3Error) -> Error {
     let code = Some(e.code().as_str().to_owned());
-    Error { code, key: Some(key), message: e.message().map(str::to_owned), version_id: None }
+    let (key, version_id) = (Some(object.key.clone()), object.version_id.clone());
+    Error { code, key, message: e.message().map(str::to_owned), version_id }
+}
+
+/// Whether one of many objects may be removed.
+fn removable(caller: &Caller, view: &BucketView, object: &ObjectIdentifier) -> S3Result<()> {
+    if object.key.len() > MAX_KEY {
+        return Err(S3ErrorCode::KeyTooLongError.into());
+    }
+    let version = named(object.version_id.as_ref());
+    let action = for_version(Action::DeleteObject, version.is_some());
+    if !view.may_with_key(caller, action, object.key.as_bytes()) {
+        return Err(S3ErrorCode::AccessDenied.into());
+    }
+    check_password(view, version.is_some())?;
+    match object.e_tag.is_some() || object.size.is_some() || object.last_modified_time.is_some() {
+        true => Err(errors::not_served("conditions of removals are not served")),
+        false => Ok(()),
+    }
+}
+
+fn deleted(object: &ObjectIdentifier, removed: &Removed) -> DeletedObject {
+    let marker = || shown_version(&removed.version);
+    DeletedObject {
+        key: Some(object.key.clone()),
+        version_id: named(object.version_id.as_ref()).map(str::to_owned),
+        delete_marker: removed.is_marker.then_some(true),
+        delete_marker_version_id: removed.is_marker.then(marker).flatten(),
+    }
 }
 
 pub async fn delete_objects(
@@ -321,39 +396,47 @@ pub async fn delete_objects(
     }
     let view = gateway.bucket(&caller, &input.bucket).await?;
     let is_quiet = input.delete.quiet.unwrap_or(false);
-    let (mut deleted, mut failed) = (Vec::new(), Vec::new());
+    let (mut all_deleted, mut failed) = (Vec::new(), Vec::new());
     for some in input.delete.objects.chunks(AT_A_TIME) {
-        let mut tasks = Vec::new();
+        // Versions of one name go one after the other: each waits for what the one before it changed.
+        let mut names: BTreeMap<&str, Vec<ObjectIdentifier>> = BTreeMap::new();
         for object in some {
-            let key = object.key.clone();
             // Others go on between two keys, each of which may take long to be compared with the policy.
             tokio::task::yield_now().await;
-            if key.len() > MAX_KEY {
-                failed.push(refused(key, &S3ErrorCode::KeyTooLongError.into()));
-                continue;
+            match removable(&caller, &view, object) {
+                Ok(()) => names.entry(&object.key).or_default().push(object.clone()),
+                Err(e) => failed.push(refused(object, &e)),
             }
-            if !view.may_with_key(&caller, Action::DeleteObject, key.as_bytes()) {
-                failed.push(refused(key, &S3ErrorCode::AccessDenied.into()));
-                continue;
-            }
-            let conditional =
-                object.e_tag.is_some() || object.size.is_some() || object.last_modified_time.is_some();
-            if is_other_version(object.version_id.as_ref()) || conditional {
-                failed.push(refused(key, &errors::not_served("versions and conditions are not served")));
-                continue;
-            }
-            let (gateway, view) = (gateway.clone(), Arc::clone(&view));
-            tasks.push((key.clone(), tokio::spawn(async move { remove(&gateway, &view, key).await })));
         }
-        for (key, task) in tasks {
-            match task.await.unwrap_or(Err(CoreError::Unexpected)) {
-                Ok(()) if is_quiet => {}
-                Ok(()) => deleted.push(DeletedObject { key: Some(key), ..DeletedObject::default() }),
-                Err(e) => failed.push(refused(key, &errors::of(e))),
+        let tasks: Vec<_> = names
+            .into_values()
+            .map(|objects| {
+                let (gateway, view, caller) = (gateway.clone(), Arc::clone(&view), caller.clone());
+                let known = objects.clone();
+                let task = tokio::spawn(async move {
+                    let mut results = Vec::with_capacity(objects.len());
+                    for object in &objects {
+                        let key = reader::key(&object.key, named(object.version_id.as_ref()));
+                        results.push(remove(&gateway, &caller, &view, key).await);
+                    }
+                    results
+                });
+                (known, task)
+            })
+            .collect();
+        for (objects, task) in tasks {
+            let results = task.await.unwrap_or_default().into_iter();
+            let results = results.chain(std::iter::repeat_with(|| Err(CoreError::Unexpected)));
+            for (object, result) in objects.iter().zip(results) {
+                match result {
+                    Ok(_) if is_quiet => {}
+                    Ok(removed) => all_deleted.push(deleted(object, &removed)),
+                    Err(e) => failed.push(refused(object, &errors::of(e))),
+                }
             }
         }
     }
-    let (deleted, errors) = (Some(deleted), Some(failed));
+    let (deleted, errors) = (Some(all_deleted), Some(failed));
     Ok(S3Response::new(DeleteObjectsOutput { deleted, errors, ..DeleteObjectsOutput::default() }))
 }
 

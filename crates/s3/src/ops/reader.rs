@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use gateway::{Error, Head, Opened};
+use gateway::{Error, Head, Moment, Opened, Plan};
 use http_body::{Body, Frame, SizeHint};
 use rgw::Key;
 use rgw::policy::Action;
 use s3s::{S3ErrorCode, S3Result};
 
-use crate::rights::Target;
+use crate::rights::{Target, for_version};
 use crate::shares::{Share, Shares};
-use crate::state::{BucketView, Gateway};
+use crate::state::{BucketView, Gateway, at_once};
 use crate::users::Caller;
 use crate::{attrs, errors};
 
@@ -32,10 +32,25 @@ fn missing(view: &BucketView, caller: &Caller) -> S3ErrorCode {
     }
 }
 
+/// A key, and the version of it that a request names.
+pub fn key(name: &str, version: Option<&str>) -> Key {
+    Key { instance: version.unwrap_or_default().to_owned().into(), ..Key::plain(name.to_owned()) }
+}
+
+/// Carries out what finds an object: where versions are kept, to its end, as it may end what others began.
+async fn find<T: Send + 'static>(
+    gateway: &Gateway,
+    view: &BucketView,
+    plan: impl FnOnce(&mut Moment) -> Plan<T>,
+) -> Result<T, Error> {
+    let plan = at_once(plan);
+    if view.has_versions() { gateway.run(plan).await } else { gateway.read(plan).await }
+}
+
 /// An object's head, whatever the caller may do with it.
 pub async fn head(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &Key) -> S3Result<Head> {
-    let head = gateway.read(gateway.site().head(&view.info, key, 0)).await.map_err(errors::of)?;
-    head.ok_or_else(|| missing(view, caller).into())
+    let head = find(gateway, view, |moment| gateway.site().shown(&view.info, key, 0, moment)).await;
+    head.map_err(errors::of)?.ok_or_else(|| missing(view, caller).into())
 }
 
 /// An object that the caller may read.
@@ -43,17 +58,19 @@ pub async fn open(
     gateway: &Gateway,
     caller: &Caller,
     view: &BucketView,
-    name: &str,
+    key: &Key,
     prefetch: u64,
 ) -> S3Result<Opened> {
-    let opened = gateway.read(gateway.site().open(&view.info, &Key::plain(name.to_owned()), prefetch)).await;
+    let open = |moment: &mut Moment| gateway.site().open(&view.info, key, prefetch, moment);
+    let opened = find(gateway, view, open).await;
     let opened = match opened {
         Err(Error::NoSuchKey) => return Err(missing(view, caller).into()),
         other => other.map_err(errors::of)?,
     };
     let acl = attrs::acl(&opened.head)?;
-    let target = Target { key: name.as_bytes(), acl: &acl, attrs: &opened.head.attrs };
-    if !view.may_with(caller, Action::GetObject, &target) {
+    let target = Target { key: &key.name, acl: &acl, attrs: &opened.head.attrs };
+    let action = for_version(Action::GetObject, !key.instance.is_empty());
+    if !view.may_with(caller, action, &target) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     if !attrs::is_plain(&opened.head) {

@@ -1,7 +1,7 @@
 //! Uploads in parts.
 
 use bytes::Bytes;
-use gateway::{Complete, Error, FinishPart, Listing, UploadId};
+use gateway::{Complete, Error, FinishPart, Head, Listing, UploadId};
 use hyper::HeaderMap;
 use md5::{Digest, Md5};
 use rgw::policy::Action;
@@ -10,8 +10,8 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::list::{Names, max_keys};
-use super::objects::{new_acl, new_attrs, said_length, storage_class, writable};
-use super::writer;
+use super::objects::{new_acl, new_attrs, new_version, said_length, storage_class, writable};
+use super::{MadeVersion, writer};
 use crate::attrs::{Attrs, quoted, timestamp};
 use crate::rights::Target;
 use crate::state::{BucketView, Gateway, caller, now};
@@ -130,11 +130,17 @@ fn named_parts(upload: Option<CompletedMultipartUpload>) -> S3Result<Vec<(u32, B
     Ok(once)
 }
 
-/// Whether an object is what an upload would have made of it: a client that did not hear of the upload's end
+/// The object, if it is what an upload would have made of it: a client that did not hear of the upload's end
 /// asks again. Source: RGWCompleteMultipart::check_previously_completed in src/rgw/rgw_op.cc of 16.2.15.
-async fn is_there(gateway: &Gateway, view: &BucketView, key: &str, etag: &Bytes) -> S3Result<bool> {
-    let head = gateway.run(gateway.site().head(&view.info, &Key::plain(key.to_owned()), 0)).await;
-    Ok(head.map_err(errors::of)?.is_some_and(|head| head.etag() == *etag))
+async fn made_before(
+    gateway: &Gateway,
+    view: &BucketView,
+    key: &str,
+    etag: &Bytes,
+) -> S3Result<Option<Head>> {
+    let key = Key::plain(key.to_owned());
+    let head = gateway.now(|moment| gateway.site().shown(&view.info, &key, 0, moment)).await;
+    Ok(head.map_err(errors::of)?.filter(|head| head.etag() == *etag))
 }
 
 pub async fn complete_multipart_upload(
@@ -156,15 +162,22 @@ pub async fn complete_multipart_upload(
     let upload = UploadId { name: input.key.clone().into(), id: input.upload_id.into() };
     let complete = Complete { parts, etag: whole_etag, number: gateway.number(), now: now() };
     let done = gateway.now(|moment| gateway.site().complete_upload(&view.info, upload, complete, moment));
-    match done.await {
-        Err(Error::NoSuchUpload) if is_there(gateway, &view, &input.key, &etag).await? => {}
-        done => drop(done.map_err(errors::of)?),
+    let version_id = match done.await {
+        Err(Error::NoSuchUpload) => {
+            let made = made_before(gateway, &view, &input.key, &etag).await?;
+            new_version(&made.ok_or(S3ErrorCode::NoSuchUpload)?.version)
+        }
+        done => new_version(&done.map_err(errors::of)?.version),
+    };
+    if let Some((MadeVersion(made), version)) = request.extensions.get().zip(version_id.clone()) {
+        let _ = made.set(version);
     }
     Ok(S3Response::new(CompleteMultipartUploadOutput {
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         bucket: Some(input.bucket),
         key: Some(input.key),
         e_tag: Some(quoted(&etag)),
+        version_id,
         ..CompleteMultipartUploadOutput::default()
     }))
 }
