@@ -5,13 +5,13 @@
 //!
 //! A long request reads piece by piece, and what it has read is held until it is answered. What requests hold
 //! has a bound. Beyond it the oldest goes on, alone, and the others keep what they have and wait for it. So
-//! there is always one that comes to its end, and none reads all of the rest at once.
+//! there is always one that comes to its end.
 //!
 //! Invariants:
 //! 1. At most `AT_ONCE` reads are asked for, at most `OF_ONE` for one entity.
 //! 2. What an entity's requests hold, with what the device reads for them, is beyond its part only by what
-//!    its oldest request reads; and where all entities' together are beyond `HELD` only by that of the oldest
-//!    of all.
+//!    its oldest request reads. All entities' together are beyond `HELD` only by that of the oldest of all,
+//!    and by what `HELD_AT_LEAST` gives to each.
 //! 3. A read that waits has its request here; a read waits only where one more would break the others.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -130,9 +130,9 @@ impl DeviceReads {
     }
 
     /// The shell has answered a read: its request, unless that waits for it no more.
-    pub fn answered(&mut self, id: u64, out: &mut Vec<Output>) -> Option<ClientOp> {
+    pub fn answered(&mut self, id: u64) -> Option<ClientOp> {
+        // Others are asked for when this one has gone on (`look_again`): it may be the oldest.
         self.asked.remove(&id);
-        self.ask(out);
         self.ops.remove(&id)
     }
 

@@ -304,7 +304,7 @@ impl OsdCore {
             }
             return;
         }
-        let Some(op) = self.shared.reads.answered(id, &mut self.shared.out) else { return };
+        let Some(op) = self.shared.reads.answered(id) else { return };
         if !self.shared.sessions.contains_key(&op.conn) {
             // What it held counted until now: a client that connects anew has no second share of the device.
             return;
