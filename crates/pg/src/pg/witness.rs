@@ -2,7 +2,7 @@
 //! lost an object without a trace, or a write of it, and the target would get no shard that is of any use.
 //!
 //! ```text
-//! begin_range ─► ask_witness ─► (ScrubRead to a member, ScrubMap back) ─► take_witness ─► compare_range
+//! begin_range ─► ask_witness ─► (ScrubRead, ScrubMap) ─► take_witness ─► compare_range
 //! ```
 //! What the primary learns in this way it recovers first; then the range begins again.
 
