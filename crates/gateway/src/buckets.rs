@@ -6,6 +6,8 @@
 //! 2. Of two that make a bucket of one name, the one whose entry point comes first has it; the other one
 //!    takes its index and its instance back.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use classes::client::{EmptyEnvelope, Nothing, index, user as list};
 use codec::Encode;
@@ -17,6 +19,7 @@ use rgw::{
 use types::{Errno, RealTime};
 
 use crate::error::BUSY_RESHARDING;
+use crate::objects::SharedBucket;
 use crate::plan::optional;
 use crate::system::{self, Attrs, Over, Stored, Write};
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
@@ -29,6 +32,10 @@ const REMOVING: &[u8] = b"loligo.removing";
 /// How often a change is tried that others come before. Source: retry_raced_bucket_write in
 /// src/rgw/rgw_op.cc.
 const TRIES: u32 = 15;
+/// How often it is looked whether an index has moved, and how long it is waited in between. Source:
+/// RGWRados::block_while_resharding in src/rgw/rgw_rados.cc, which looks ten times, each five seconds.
+const MOVE_TRIES: u32 = 25;
+const MOVE_WAIT: Duration = Duration::from_secs(2);
 /// Source: RGW_SHARDS_PRIME_0 and RGW_SHARDS_PRIME_1 in src/rgw/rgw_tools.h.
 const PRIMES: [u32; 2] = [7877, 65521];
 
@@ -126,7 +133,7 @@ impl Site {
 
     /// A bucket with the index that it has now, where that is another one than is known; nothing where the
     /// bucket is gone. `Resharding` where its index is not there, and not elsewhere yet.
-    pub(crate) fn moved(&self, known: &BucketInfo) -> Plan<Option<std::sync::Arc<BucketInfo>>> {
+    pub(crate) fn moved(&self, known: &BucketInfo) -> Plan<Option<SharedBucket>> {
         let (marker, id) = (known.bucket.marker.clone(), known.bucket.id.clone());
         self.bucket(&known.bucket.tenant, &known.bucket.name).then(move |state| match state {
             Ok(state) if state.instance.value.bucket.marker != marker => Plan::ok(None),
@@ -134,6 +141,45 @@ impl Site {
             Ok(state) => Plan::ok(Some(state.instance.value.into())),
             Err(Error::NoSuchBucket) => Plan::ok(None),
             Err(e) => Plan::failed(e),
+        })
+    }
+
+    /// Does something with a bucket's index, wherever that is: what finds no shard, with `NoSuchBucket`, or
+    /// shards that are being moved, with `Resharding`, is done again where they went, with the bucket as it is
+    /// then. A move is waited for as long as radosgw waits. `what` leaves nothing behind that is half done.
+    pub(crate) fn follow<T: Send + 'static>(
+        &self,
+        bucket: SharedBucket,
+        what: impl Fn(&SharedBucket) -> Plan<T> + Send + 'static,
+    ) -> Plan<(SharedBucket, T)> {
+        self.follow_on(bucket, what, MOVE_TRIES)
+    }
+
+    fn follow_on<T: Send + 'static>(
+        &self,
+        bucket: SharedBucket,
+        what: impl Fn(&SharedBucket) -> Plan<T> + Send + 'static,
+        tries: u32,
+    ) -> Plan<(SharedBucket, T)> {
+        let site = self.clone();
+        what(&bucket).then(move |done| {
+            let e = match done {
+                Ok(value) => return Plan::ok((bucket, value)),
+                Err(e @ (Error::NoSuchBucket | Error::Resharding)) if tries > 0 => e,
+                Err(e) => return Plan::failed(e),
+            };
+            let waited = if e == Error::Resharding { Plan::wait(MOVE_WAIT) } else { Plan::ok(()) };
+            waited.and_then(move |()| {
+                site.moved(&bucket).then(move |moved| match moved {
+                    Ok(Some(bucket)) => site.follow_on(bucket, what, tries - 1),
+                    Ok(None) => Plan::failed(Error::NoSuchBucket),
+                    // It is where it was: the move goes on, or was given up.
+                    Err(Error::Resharding) if e == Error::Resharding => {
+                        site.follow_on(bucket, what, tries - 1)
+                    }
+                    Err(e) => Plan::failed(e),
+                })
+            })
         })
     }
 

@@ -1,6 +1,7 @@
 //! A cluster in memory for tests: objects on which the product's own class methods run.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use classes::ObjectView;
@@ -27,6 +28,8 @@ pub struct Cluster {
     late: Option<Request>,
     /// Calls of this method fail so.
     pub refuse: Option<(&'static str, Errno)>,
+    /// What others do while somebody waits, once.
+    pub meanwhile: Option<Box<dyn FnOnce(&mut Cluster)>>,
 }
 
 /// A request of which no answer comes.
@@ -139,6 +142,13 @@ impl Cluster {
 }
 
 impl Rados for Cluster {
+    fn wait(&mut self, time: Duration) {
+        self.pass(u32::try_from(time.as_secs()).unwrap());
+        if let Some(meanwhile) = self.meanwhile.take() {
+            meanwhile(self);
+        }
+    }
+
     fn perform(&mut self, request: Request) -> Result<Reply, Errno> {
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(1).ok_or(Errno::ESHUTDOWN)?;

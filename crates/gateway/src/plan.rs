@@ -2,6 +2,9 @@
 //!
 //! 1. Requests of one step do not depend on each other, and may be performed at the same time.
 //! 2. A plan that is given up between two steps has done what its earlier requests did, and no more.
+//! 3. A plan that waits for others says for how long: whoever performs it has the clock.
+
+use std::time::Duration;
 
 use types::Errno;
 
@@ -14,11 +17,16 @@ pub enum Plan<T> {
     Done(Result<T, Error>),
     /// Goes on with one reply for each request.
     Ask(Vec<Request>, Next<T>),
+    /// Goes on after a time.
+    Wait(Duration, Box<dyn FnOnce() -> Plan<T> + Send>),
 }
 
 /// Whoever performs requests at once: a cluster in memory, or a client that waits.
 pub trait Rados {
     fn perform(&mut self, request: Request) -> Result<Reply, Errno>;
+
+    /// Lets time pass.
+    fn wait(&mut self, time: Duration);
 }
 
 impl<T: Send + 'static> Plan<T> {
@@ -38,6 +46,7 @@ impl<T: Send + 'static> Plan<T> {
         match self {
             Self::Done(result) => next(result),
             Self::Ask(requests, own) => Plan::Ask(requests, Box::new(move |replies| own(replies).then(next))),
+            Self::Wait(time, own) => Plan::Wait(time, Box::new(move || own().then(next))),
         }
     }
 
@@ -71,8 +80,18 @@ impl<T: Send + 'static> Plan<T> {
                 Self::Ask(requests, next) => {
                     plan = next(requests.into_iter().map(|request| rados.perform(request)).collect());
                 }
+                Self::Wait(time, next) => {
+                    rados.wait(time);
+                    plan = next();
+                }
             }
         }
+    }
+}
+
+impl Plan<()> {
+    pub fn wait(time: Duration) -> Self {
+        Self::Wait(time, Box::new(|| Self::ok(())))
     }
 }
 

@@ -103,6 +103,10 @@ impl Performer {
             match plan {
                 Plan::Done(result) => return result,
                 Plan::Ask(requests, next) => plan = next(self.step(requests).await),
+                Plan::Wait(time, next) => {
+                    tokio::time::sleep(time).await;
+                    plan = next();
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use types::{Errno, RealTime};
 
 use codec::Decode;
 
-use super::change::Change;
+use super::change::{Change, Prepared};
 use super::put::MAIN;
 use super::versions::is_versioned;
 use super::{Head, SharedBucket, TRIES, attr, listed_meta, named, text};
@@ -61,16 +61,18 @@ impl Setting {
             Ok(meta) => meta,
             Err(e) => return Plan::failed(e),
         };
-        self.change.prepare_add().and_then(move |_| {
+        let prepared = self.change.clone().prepare_add(&self.site, self.bucket.clone());
+        prepared.and_then(move |Prepared { bucket, change, .. }| {
+            let this = Self { bucket, change, ..self };
             Plan::ask(request).then(move |done| match done {
                 // The head is changed: that the index does not hear of it now, it learns from listings.
                 Ok(reply) => {
-                    Plan::ask(self.change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(self.now))
+                    Plan::ask(this.change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(this.now))
                 }
                 Err(e) if e.is_unclear() => Plan::failed(e),
-                Err(e) => Plan::ask(self.change.cancelled()).then(move |_| match e {
+                Err(e) => Plan::ask(this.change.cancelled()).then(move |_| match e {
                     Error::Rados(Errno::ENOENT) => Plan::failed(Error::NoSuchKey),
-                    Error::Raced if tries > 0 => self.again(head, tries - 1),
+                    Error::Raced if tries > 0 => this.again(head, tries - 1),
                     e => Plan::failed(e),
                 }),
             })

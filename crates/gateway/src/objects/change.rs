@@ -8,6 +8,7 @@ use rgw::index::{Key as IndexKey, Meta, Written, Zones};
 use rgw::{BucketInfo, Key, RawObject};
 use types::Errno;
 
+use super::SharedBucket;
 use crate::error::BUSY_RESHARDING;
 use crate::{Error, Op, Plan, Reply, Request, Site};
 
@@ -18,6 +19,8 @@ const VERSIONED: u16 = 1;
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     shard: RawObject,
+    /// What the shard follows from.
+    hashed: Bytes,
     key: IndexKey,
     locator: Bytes,
     pub tag: Bytes,
@@ -39,6 +42,7 @@ impl Change {
         let place = [&b.entry_point()[..], b":", &b.id].concat();
         Ok(Self {
             shard: site.index_object(bucket, hashed)?,
+            hashed: Bytes::copy_from_slice(hashed),
             key: IndexKey { name: key.index_name(), instance: key.instance.clone() },
             locator: key.locator(),
             tag,
@@ -50,6 +54,24 @@ impl Change {
     /// The same for a version of an object.
     pub fn of_version(self) -> Self {
         Self { log_flags: VERSIONED, ..self }
+    }
+
+    /// The same in the index that the bucket has.
+    pub fn in_bucket(&self, site: &Site, bucket: &BucketInfo) -> Result<Self, Error> {
+        Ok(Self { shard: site.index_object(bucket, &self.hashed)?, ..self.clone() })
+    }
+
+    /// Has the index do something that may fail with ENOENT itself: `NoSuchBucket` where its shard is gone.
+    pub fn ask(&self, request: Request) -> Plan<Reply> {
+        let shard = Request::new(self.shard.clone()).op(Op::Stat);
+        Plan::ask(request).then(move |done| match done {
+            Err(Error::Rados(Errno::ENOENT)) => Plan::ask(shard).then(|there| match there {
+                Err(Error::Rados(Errno::ENOENT)) => Plan::failed(Error::NoSuchBucket),
+                Err(e) => Plan::failed(e),
+                Ok(_) => Plan::failed(Error::Rados(Errno::ENOENT)),
+            }),
+            done => Plan::Done(done),
+        })
     }
 
     /// The object's name without a version.
@@ -92,7 +114,7 @@ impl Change {
         Request::new(self.shard.clone()).op(Op::Stat).call(&index::GUARD_RESHARDING, &args)
     }
 
-    fn prepare(&self, op: u8) -> Plan<Reply> {
+    fn prepare_here(&self, op: u8) -> Plan<Reply> {
         let args = PrepareArgs {
             op,
             key: self.key.clone(),
@@ -106,12 +128,22 @@ impl Change {
         prepared.when(Error::Rados(Errno::ENOENT), Error::NoSuchBucket)
     }
 
-    pub fn prepare_add(&self) -> Plan<Reply> {
-        self.prepare(op::ADD)
+    /// Prepares the change in the index that the bucket has, and goes on with that.
+    fn prepare(self, site: &Site, bucket: SharedBucket, op: u8) -> Plan<Prepared> {
+        let of = site.clone();
+        let prepared = site.follow(bucket, move |bucket| match self.in_bucket(&of, bucket) {
+            Ok(change) => change.prepare_here(op).and_then(|reply| Plan::ok((change, reply))),
+            Err(e) => Plan::failed(e),
+        });
+        prepared.and_then(|(bucket, (change, reply))| Plan::ok(Prepared { bucket, change, reply }))
     }
 
-    pub fn prepare_delete(&self) -> Plan<Reply> {
-        self.prepare(op::DELETE)
+    pub fn prepare_add(self, site: &Site, bucket: SharedBucket) -> Plan<Prepared> {
+        self.prepare(site, bucket, op::ADD)
+    }
+
+    pub fn prepare_delete(self, site: &Site, bucket: SharedBucket) -> Plan<Prepared> {
+        self.prepare(site, bucket, op::DELETE)
     }
 
     fn complete(&self, op: u8, written: Written, meta: Meta, remove: Vec<IndexKey>) -> Request {
@@ -149,6 +181,15 @@ impl Change {
     pub fn cancelled(&self) -> Request {
         self.complete(op::CANCEL, Written::default(), Meta::default(), Vec::new())
     }
+}
+
+/// A change that the index knows of.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// As it is then.
+    pub bucket: SharedBucket,
+    pub change: Change,
+    pub reply: Reply,
 }
 
 fn written(head: &Reply) -> Written {

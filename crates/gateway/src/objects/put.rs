@@ -11,7 +11,7 @@ use rgw::index::entry::VERSION_MARKER;
 use rgw::{Key, Manifest, Object, RawObject};
 use types::{Errno, RealTime};
 
-use super::change::Change;
+use super::change::{Change, Prepared};
 use super::versions::{NAME_TAG, Showing, is_versioned, null_or};
 use super::{Head, SharedBucket, TRIES, attr, listed_meta, named};
 use crate::system::Attrs;
@@ -331,12 +331,20 @@ impl NewHead {
 
     fn prepare(self, old: Option<Head>) -> Plan<Made> {
         let first = self.first.clone().into_iter().collect();
-        self.change.prepare_add().and_then(move |_| {
+        let prepared = self.change.clone().prepare_add(&self.site, self.bucket.clone());
+        prepared.and_then(move |Prepared { bucket, change, .. }| {
+            let this = Self { change, ..self.in_bucket(bucket) };
             Plan::<Vec<Reply>>::ask_all(first).then(move |done| match done {
-                Ok(_) => self.replace(old, TRIES),
-                Err(e) => self.cancel(Err(e)),
+                Ok(_) => this.replace(old, TRIES),
+                Err(e) => this.cancel(Err(e)),
             })
         })
+    }
+
+    /// The same with the bucket as it is since its index moved.
+    fn in_bucket(self, bucket: SharedBucket) -> Self {
+        let showing = self.showing.map(|showing| showing.in_bucket(bucket.clone()));
+        Self { bucket, showing, ..self }
     }
 
     fn replace(mut self, old: Option<Head>, tries: u32) -> Plan<Made> {
@@ -497,8 +505,13 @@ impl NewHead {
                 Some(old) => self.collect(&old),
                 None => Plan::ok(()),
             };
-            let is_gone = done.is_err_and(|e| e == Error::Rados(Errno::ENOENT));
-            collected.then(move |_| match is_gone {
+            // A version that the index does not know cannot be shown.
+            let elsewhere = match done {
+                Err(Error::Rados(Errno::ENOENT)) => true,
+                Err(Error::Resharding) => self.showing.is_some(),
+                _ => false,
+            };
+            collected.then(move |_| match elsewhere {
                 true => self.complete_where_it_is(reply, links),
                 false => self.show(reply, links),
             })
@@ -547,32 +560,42 @@ impl NewHead {
                     made => Plan::Done(made),
                 })
             }
-            Ok(None) if tries > 0 => self.change.prepare_add().then(move |_| {
-                let added = self.change.added(&reply, self.meta(), Vec::new());
-                Plan::ask(added).then(move |_| self.show_alone(reply, tries - 1))
-            }),
+            Ok(None) if tries > 0 => {
+                let prepared = self.change.clone().prepare_add(&self.site, self.bucket.clone());
+                prepared.then(move |prepared| {
+                    let this = match prepared {
+                        Ok(Prepared { bucket, change, .. }) => Self { change, ..self.in_bucket(bucket) },
+                        Err(_) => self,
+                    };
+                    let added = this.change.added(&reply, this.meta(), Vec::new());
+                    Plan::ask(added).then(move |_| this.show_alone(reply, tries - 1))
+                })
+            }
             _ => Plan::ok(Made { written: self.written(), failed: None }),
         })
     }
 
     /// The index is not where it was: it moved, or its bucket is gone, and with it what was written.
-    fn complete_where_it_is(mut self, reply: Reply, links: bool) -> Plan<Made> {
-        let written = self.written();
-        self.site.moved(&self.bucket).then(move |moved| match moved {
-            Ok(Some(bucket)) => {
-                let key = &self.manifest.object.key;
-                let change = Change::new(&self.site, &bucket, key, &key.name, self.change.tag.clone());
-                self.change = match change {
-                    Ok(change) if self.showing.is_some() => change.of_version(),
-                    Ok(change) => change,
-                    Err(e) => return Plan::ok(Made { written, failed: Some(e) }),
-                };
-                self.showing = self.showing.map(|showing| showing.in_bucket(bucket.clone()));
-                self.bucket = bucket;
-                let completed = self.change.added(&reply, self.meta(), self.remove.clone());
-                Plan::ask(completed).then(move |_| self.show(reply, links))
-            }
-            Ok(None) => {
+    fn complete_where_it_is(self, reply: Reply, links: bool) -> Plan<Made> {
+        let (change, site) = (self.change.clone(), self.site.clone());
+        let (head, meta, remove) = (reply.clone(), self.meta(), self.remove.clone());
+        let completed = self.site.follow(self.bucket.clone(), move |bucket| {
+            let change = match change.in_bucket(&site, bucket) {
+                Ok(change) => change,
+                Err(e) => return Plan::failed(e),
+            };
+            let added = Plan::ask(change.added(&head, meta.clone(), remove.clone()));
+            added.then(|done| match done {
+                Err(Error::Rados(Errno::ENOENT)) => Plan::failed(Error::NoSuchBucket),
+                Err(Error::Resharding) => Plan::failed(Error::Resharding),
+                // What it does not take, it learns from listings.
+                _ => Plan::ok(change),
+            })
+        });
+        completed.then(move |completed| match completed {
+            Ok((bucket, change)) => Self { change, ..self.in_bucket(bucket) }.show(reply, links),
+            Err(Error::NoSuchBucket) => {
+                let written = self.written();
                 let is = Op::AttrIs { name: Bytes::from_static(attr::ID_TAG), value: self.tag };
                 let undo = Request::new(self.object).op(is).op(Op::Remove { may_miss: true });
                 Plan::ask(undo).then(move |undone| match undone {
@@ -580,7 +603,7 @@ impl NewHead {
                     Err(_) => Plan::ok(Made { written, failed: Some(Error::NoSuchBucket) }),
                 })
             }
-            Err(e) => Plan::ok(Made { written, failed: Some(e) }),
+            Err(e) => Plan::ok(Made { written: self.written(), failed: Some(e) }),
         })
     }
 

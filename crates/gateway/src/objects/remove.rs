@@ -6,7 +6,7 @@ use rgw::Key;
 use rgw::index::Meta;
 use types::Errno;
 
-use super::change::Change;
+use super::change::{Change, Prepared};
 use super::put::waste;
 use super::{Head, SharedBucket, TRIES, attr, versions, writable};
 use crate::{Error, Moment, Op, Plan, Request, Site, garbage};
@@ -53,7 +53,8 @@ impl Site {
             Some(head) => {
                 let request = Request::new(head.object.clone());
                 let (again, seen) = (change.clone(), head.clone());
-                remove_head(site.clone(), head, request, change, Vec::new()).then(move |done| match done {
+                let place = (site.clone(), bucket.clone());
+                remove_head(place, head, request, change, Vec::new()).then(move |done| match done {
                     // Somebody else has removed it since.
                     Err(Error::Rados(Errno::ENOENT)) => Plan::failed(Error::NoSuchKey),
                     Err(Error::Raced) if tries > 0 => {
@@ -67,9 +68,9 @@ impl Site {
 }
 
 /// Removes a head if the `request` that does so finds what it asks for, and `remove`, entries of the index
-/// that go with it.
+/// that go with it. An index that moves is followed.
 pub(crate) fn remove_head(
-    site: Site,
+    (site, bucket): (Site, SharedBucket),
     head: Head,
     mut request: Request,
     change: Change,
@@ -80,16 +81,34 @@ pub(crate) fn remove_head(
     }
     let keep = object::RemoveArgs { keep: vec![Bytes::from_static(attr::OLH)] };
     request = request.call(&object::REMOVE, &keep);
-    change.prepare_delete().and_then(move |_| {
+    change.prepare_delete(&site, bucket).and_then(move |Prepared { bucket, change, .. }| {
         Plan::ask(request).then(move |done| match done {
             Ok(reply) => {
                 let meta = Meta { mtime: head.modified, ..Meta::default() };
                 let objects = waste(&site, &head);
-                Plan::ask(change.deleted(&reply, meta, remove))
-                    .then(move |_| garbage::collect(&site, objects, head.tail_tag()))
+                deleted(&site, bucket, change, move |change| {
+                    change.deleted(&reply, meta.clone(), remove.clone())
+                })
+                .then(move |_| garbage::collect(&site, objects, head.tail_tag()))
             }
             Err(e) if e.is_unclear() => Plan::failed(e),
             Err(e) => Plan::ask(change.cancelled()).then(move |_| Plan::failed(e)),
         })
     })
+}
+
+/// Completes a removal where the index is now. What the index does not hear of at all, it learns from
+/// listings.
+pub(crate) fn deleted(
+    site: &Site,
+    bucket: SharedBucket,
+    change: Change,
+    request: impl Fn(&Change) -> Request + Send + 'static,
+) -> Plan<()> {
+    let of = site.clone();
+    let completed = site.follow(bucket, move |bucket| match change.in_bucket(&of, bucket) {
+        Ok(change) => Plan::ask(request(&change)).when(Error::Rados(Errno::ENOENT), Error::NoSuchBucket),
+        Err(e) => Plan::failed(e),
+    });
+    completed.then(|_| Plan::ok(()))
 }

@@ -147,6 +147,10 @@ pub(super) fn step<T>(plan: Plan<T>, c: &mut Cluster) -> Plan<T> {
         Plan::Ask(requests, next) => {
             next(requests.into_iter().map(|r| crate::Rados::perform(c, r)).collect())
         }
+        Plan::Wait(time, next) => {
+            crate::Rados::wait(c, time);
+            next()
+        }
         done => done,
     }
 }
@@ -643,7 +647,7 @@ fn two_may_write_one_object_at_once() {
             .into_iter()
             .map(|plan| match plan {
                 Plan::Done(written) => written.unwrap().overtaken,
-                Plan::Ask(..) => panic!("not done"),
+                Plan::Ask(..) | Plan::Wait(..) => panic!("not done"),
             })
             .collect();
         let got = get(&mut c, &b, "k").unwrap();
@@ -883,6 +887,7 @@ fn a_page_ends_though_little_is_found() {
                     steps += 1;
                     plan = next(requests.into_iter().map(|r| crate::Rados::perform(&mut c, r)).collect());
                 }
+                Plan::Wait(..) => panic!("nothing is to be waited for"),
             }
         };
         assert!(steps <= 2 * 64 + 2, "{steps}");

@@ -17,7 +17,7 @@ use rgw::index::{Key as IndexKey, Meta};
 use rgw::{Compression, Key, Manifest, Object, PartInfo, PlacementRule, RawObject, UploadInfo};
 use types::{Errno, RealTime, Utime};
 
-use super::change::Change;
+use super::change::{Change, Prepared};
 use super::put::{Made, NewHead, waste};
 use super::remove::remove_head;
 use super::versions::{Showing, is_versioned, null_or};
@@ -152,7 +152,7 @@ impl Site {
             .op(Op::WriteFull(data));
         let request = with_attrs(request, &attrs);
         let meta = Meta { category: UPLOADS, size, ..listed_meta(&attrs, now) };
-        change.prepare_add().and_then(move |_| {
+        change.prepare_add(self, bucket.clone()).and_then(move |Prepared { change, .. }| {
             Plan::ask(request).then(move |done| match done {
                 Ok(reply) => {
                     Plan::ask(change.added(&reply, meta, Vec::new())).then(move |_| Plan::ok(upload))
@@ -459,13 +459,13 @@ impl Ending {
 
     /// Removes the upload, with entries of its parts where nothing else did.
     fn remove(self, with_parts: bool) -> Plan<()> {
-        let Self { site, upload, head, parts, change, .. } = self;
+        let Self { site, bucket, upload, head, parts, change } = self;
         let parts = parts.iter().filter(|_| with_parts).flat_map(|part| entries(&upload, part)).collect();
         let object = head.object.clone();
         let request = Request::new(object.clone());
         // As long as parts go with it nobody else may have begun to make an object of them.
         let request = if with_parts { lock_held(request) } else { request };
-        let removed = remove_head(site, head, request, change, parts);
+        let removed = remove_head((site, bucket), head, request, change, parts);
         removed.when(Error::Rados(Errno::EBUSY), Error::Raced).then(move |done| match done {
             Ok(()) => Plan::ok(()),
             Err(e) => Site::unlock_upload(object, Err(e)),
@@ -668,10 +668,10 @@ impl Part {
             ..listed_meta(&finish.attrs, finish.now)
         };
         let undo = change.clone();
-        let indexed = change
-            .prepare_add()
-            .and_then(move |_| Plan::ask(head))
-            .and_then(move |reply| Plan::ask(change.added(&reply, meta, Vec::new())));
+        let indexed = change.prepare_add(&self.site, self.bucket.clone()).and_then(move |prepared| {
+            let added = move |reply| Plan::ask(prepared.change.added(&reply, meta, Vec::new()));
+            Plan::ask(head).and_then(added)
+        });
         indexed.then(move |done| {
             let listed = match done {
                 Ok(_) => no_upload(Plan::ask(list)),
@@ -688,7 +688,8 @@ impl Part {
 
     /// Takes a part that is on no list out of the index, and gives it up.
     fn unlist(self, change: Change, why: Error) -> Plan<PartInfo> {
-        let deleted = change.clone().prepare_delete().and_then(move |reply: Reply| {
+        let prepared = change.prepare_delete(&self.site, self.bucket.clone());
+        let deleted = prepared.and_then(move |Prepared { change, reply, .. }| {
             let nothing = Reply { version: 0, ..reply };
             Plan::ask(change.deleted(&nothing, Meta::default(), Vec::new()))
         });

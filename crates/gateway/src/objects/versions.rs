@@ -21,8 +21,8 @@ use rgw::index::{Entry, HeadChange, Key as IndexKey, Meta};
 use rgw::{BucketInfo, Key, Object, OlhInfo, OlhPending, Versioning};
 use types::{Errno, RealTime};
 
-use super::change::Change;
-use super::remove::remove_head;
+use super::change::{Change, Prepared};
+use super::remove::{deleted, remove_head};
 use super::{Head, SharedBucket, TRIES, attr};
 use crate::plan::optional;
 use crate::system::Attrs;
@@ -200,9 +200,12 @@ impl Site {
         }
         let showing = self.showing(bucket, &key, moment);
         if names_version {
-            return site.entry_of(bucket, &key).and_then(move |entry| {
+            let of = key.clone();
+            let found = site.clone().follow(bucket.clone(), move |bucket| site.entry_of(bucket, &of));
+            return found.and_then(move |(bucket, entry)| {
                 let is_marker = entry.has(DELETE_MARKER);
                 let removed = Removed { version: null_or(&key.instance), is_marker };
+                let showing = showing.in_bucket(bucket);
                 showing.make(Step::Unlink(key.instance), TRIES).and_then(|()| Plan::ok(removed))
             });
         }
@@ -247,6 +250,7 @@ impl Site {
     }
 
     /// A version's entry in the index; of the one without an id the delete marker's, where it is one.
+    /// `NoSuchKey` where there is none, `NoSuchBucket` where there is no index.
     fn entry_of(&self, bucket: &SharedBucket, key: &Key) -> Plan<Entry> {
         self.located(bucket, key).and_then(|(_, entry)| Plan::ok(entry))
     }
@@ -254,6 +258,7 @@ impl Site {
     /// The same, with its key in the index.
     fn located(&self, bucket: &SharedBucket, key: &Key) -> Plan<(Bytes, Entry)> {
         let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
+        let shard = self.index_object(&bucket, &key.name);
         let named = IndexKey { name: key.index_name(), instance: key.instance.clone() };
         let places = [index::entry_at(&named), index::delete_marker_at(&named), index::instance_at(&named)];
         let [first, marker, last] = places;
@@ -267,7 +272,14 @@ impl Site {
             }
             found => Plan::ok(found),
         });
-        found.try_map(|found| found.ok_or(Error::NoSuchKey))
+        found.and_then(move |found| match (found, shard) {
+            (Some(found), _) => Plan::ok(found),
+            (None, Err(e)) => Plan::failed(e),
+            // An index that is elsewhere says no more than one that has no entry.
+            (None, Ok(shard)) => Plan::ask(Request::new(shard).op(Op::Stat))
+                .when(Error::Rados(Errno::ENOENT), Error::NoSuchBucket)
+                .and_then(|_| Plan::failed(Error::NoSuchKey)),
+        })
     }
 
     /// The entry under an object's own name: its own, or what stands for all of its versions.
@@ -319,7 +331,7 @@ impl Looking {
             key: self.key.clone(),
             tag: name.name_tag().cloned().unwrap_or_default(),
         };
-        named.catch_up(self.removal.clone(), name.modified, 0).then(move |done| match done {
+        named.follow_up(self.removal.clone(), name.modified).then(move |done| match done {
             // Another one is at it.
             Err(Error::Raced) if tries > 0 => self.go_on(tries - 1),
             Ok(()) | Err(Error::Raced) => {
@@ -415,7 +427,7 @@ impl Showing {
     /// Does what the log says of changes that are begun at a name.
     pub fn catch_up(&self, name: &Head) -> Plan<()> {
         let tag = name.name_tag().cloned().unwrap_or_default();
-        self.named(tag).catch_up(self.letters.removal.clone(), name.modified, 0)
+        self.named(tag).follow_up(self.letters.removal.clone(), name.modified)
     }
 
     fn named(&self, tag: Bytes) -> Named {
@@ -485,17 +497,16 @@ impl Showing {
     }
 
     fn decide(self, step: Step, tag: Bytes, modified: RealTime, tries: u32) -> Plan<()> {
-        let named = self.named(tag);
-        let is_marker = matches!(step, Step::Link(_, Some(_)));
         let is_unlink = matches!(step, Step::Unlink(_));
-        let request = match self.index_request(&step, &named.tag) {
-            Ok(request) => request,
-            Err(e) => return Plan::failed(e),
-        };
-        Plan::ask(request).then(move |decided| match decided {
-            Ok(_) => {
-                let (again, pending) = (named.clone(), self.pending_attr());
-                let done = named.catch_up(self.letters.removal.clone(), modified, 0);
+        let (asking, asked, of) = (self.clone(), step.clone(), tag.clone());
+        let decided = self.site.follow(self.bucket.clone(), move |bucket| {
+            asking.clone().in_bucket(bucket.clone()).ask_index(&asked, &of)
+        });
+        decided.then(move |decided| match decided {
+            Ok((bucket, _)) => {
+                let this = self.in_bucket(bucket);
+                let (again, pending) = (this.named(tag.clone()), this.pending_attr());
+                let done = this.named(tag).follow_up(this.letters.removal.clone(), modified);
                 done.then(move |done| match done {
                     // The log has nothing of a delete marker that was not shown, and the change is over.
                     Ok(()) if is_unlink => again.forget(pending).then(|_| Plan::ok(())),
@@ -510,27 +521,32 @@ impl Showing {
             Err(e) if e.is_unclear() => Plan::failed(e),
             Err(Error::Raced) if tries > 0 => self.make(step, tries - 1),
             Err(e) => {
-                let missing = e == Error::Rados(Errno::ENOENT);
+                let is_marker = matches!(step, Step::Link(_, Some(_)));
                 // A delete marker is not put over another one.
-                let error = match missing {
+                let error = match e == Error::Rados(Errno::ENOENT) {
                     true if is_marker => Error::NoSuchKey,
                     true => Error::NoSuchBucket,
                     false => e,
                 };
-                named.forget(self.pending_attr()).then(move |_| Plan::failed(error))
+                self.named(tag).forget(self.pending_attr()).then(move |_| Plan::failed(error))
             }
         })
     }
 
-    fn index_request(&self, step: &Step, tag: &Bytes) -> Result<Request, Error> {
+    /// Has the index decide: `NoSuchBucket` where there is none.
+    fn ask_index(&self, step: &Step, tag: &Bytes) -> Plan<Reply> {
         let (id, marker) = match step {
             Step::Link(id, marker) => (id, marker.clone()),
             Step::Unlink(id) => (id, None),
         };
         let key = Key { instance: id.clone(), ..self.key.clone() };
-        let change = Change::new(&self.site, &self.bucket, &key, &key.name, self.op_tag())?;
+        let change = match Change::new(&self.site, &self.bucket, &key, &key.name, self.op_tag()) {
+            Ok(change) => change,
+            Err(e) => return Plan::failed(e),
+        };
         let is_link = matches!(step, Step::Link(..));
-        Ok(if is_link { change.link(tag.clone(), marker) } else { change.unlink(tag.clone()) })
+        let request = if is_link { change.link(tag.clone(), marker) } else { change.unlink(tag.clone()) };
+        change.ask(request)
     }
 }
 
@@ -605,7 +621,16 @@ impl Named {
         Plan::ask(Request::new(object).op(is).op(Op::RemoveAttr(pending))).and_then(|_| Plan::ok(()))
     }
 
-    /// Does what the index's log says, page by page. `Raced` where the name has another tag.
+    /// Does what the index's log says, wherever the index is. `Raced` where the name has another tag.
+    fn follow_up(self, removal: Bytes, modified: RealTime) -> Plan<()> {
+        let done = self.site.clone().follow(self.bucket.clone(), move |bucket| {
+            let named = Self { bucket: bucket.clone(), ..self.clone() };
+            named.catch_up(removal.clone(), modified, 0)
+        });
+        done.and_then(|_| Plan::ok(()))
+    }
+
+    /// The same with the index that is known, page by page. `NoSuchBucket` where it is not there.
     fn catch_up(self, removal: Bytes, modified: RealTime, after: u64) -> Plan<()> {
         let change = match self.change() {
             Ok(change) => change,
@@ -613,7 +638,7 @@ impl Named {
         };
         let args = index::LogArgs { key: change.name(), epoch: after, tag: self.tag.clone() };
         let read = change.guarded().call(&index::READ_HEAD_LOG, &args);
-        Plan::ask(read).and_then(move |reply: Reply| {
+        change.ask(read).and_then(move |reply: Reply| {
             let page = match reply.answer(2, &index::READ_HEAD_LOG) {
                 Ok(page) => page,
                 Err(e) => return Plan::failed(e),
@@ -666,6 +691,7 @@ impl Named {
             Err(e) => return Plan::failed(e),
         };
         let (site, id) = (self.site.clone(), key.instance.clone());
+        let place = (site.clone(), self.bucket.clone());
         let look = Request::new(object.clone()).op(Op::Attrs).op(Op::Stat);
         optional(Plan::ask(look)).and_then(move |reply| {
             let head = reply.as_ref().map(|reply| Head::read(object, id.clone(), reply)).transpose();
@@ -673,13 +699,13 @@ impl Named {
                 (Err(e), _) => Plan::failed(e),
                 (Ok(Some(head)), _) if head.has_data() => {
                     let request = Request::new(head.object.clone());
-                    remove_head(site, head, request, change, Vec::new())
+                    remove_head(place, head, request, change, Vec::new())
                 }
                 // Without a name nobody can tell whether one without an id is being written anew.
                 (Ok(None), _) if id.is_empty() => Plan::ok(()),
                 // Who removed it may have died before the index heard of it.
                 (_, reply) => site.entry_of(&self.bucket, &key).then(move |entry| match entry {
-                    Ok(entry) if !entry.has(DELETE_MARKER) => remove_entry(change, &id, reply),
+                    Ok(entry) if !entry.has(DELETE_MARKER) => remove_entry(place, change, &id, reply),
                     Ok(_) | Err(Error::NoSuchKey) => Plan::ok(()),
                     Err(e) => Plan::failed(e),
                 }),
@@ -725,21 +751,21 @@ impl Named {
             .op(empty)
             .call(&object::CHECK_ATTRS_PREFIX, &no_change)
             .op(Op::Remove { may_miss: false });
-        let gives_up = to_do.gives_up;
+        let (gives_up, at, again) = (to_do.gives_up, change.clone(), change.clone());
         Plan::ask(request)
             .then(|done| match done {
                 // Others were faster; they may have given the name up.
                 Ok(_) | Err(Error::Raced | Error::Rados(Errno::ENOENT)) => Plan::ok(()),
                 Err(e) => Plan::failed(e),
             })
-            .and_then(move |()| Plan::ask(trim))
+            .and_then(move |()| at.ask(trim))
             .and_then(move |_| match gives_up {
                 false => Plan::ok(epoch),
                 true => Plan::ask(give_up).then(move |gone| match gone {
                     // There is data again, or a change has begun.
                     Err(Error::Raced) => Plan::ok(epoch),
                     Ok(_) | Err(Error::Rados(Errno::ENOENT)) => {
-                        Plan::ask(clear).and_then(move |_| Plan::ok(epoch))
+                        again.ask(clear).and_then(move |_| Plan::ok(epoch))
                     }
                     Err(e) => Plan::failed(e),
                 }),
@@ -749,15 +775,19 @@ impl Named {
 
 /// Takes an entry out of the index whose object is gone. One with an id never comes again, and takes with it
 /// what is begun and not ended. One without an id stays where a later write of it is known, or is begun.
-fn remove_entry(change: Change, id: &Bytes, seen: Option<Reply>) -> Plan<()> {
+fn remove_entry(
+    (site, bucket): (Site, SharedBucket),
+    change: Change,
+    id: &Bytes,
+    seen: Option<Reply>,
+) -> Plan<()> {
     let comes_again = id.is_empty();
-    change.prepare_delete().and_then(move |reply| {
+    change.prepare_delete(&site, bucket).and_then(move |Prepared { bucket, change, reply }| {
         let seen = seen.unwrap_or(Reply { version: 0, ..reply });
-        let request = match comes_again {
+        deleted(&site, bucket, change, move |change| match comes_again {
             true => change.deleted(&seen, Meta::default(), Vec::new()),
             false => change.taken_out(),
-        };
-        Plan::ask(request).then(|_| Plan::ok(()))
+        })
     })
 }
 
