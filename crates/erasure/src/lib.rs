@@ -21,6 +21,8 @@
 
 mod profile;
 
+mod pool;
+
 mod codec;
 mod layered;
 mod plain;
@@ -45,6 +47,7 @@ pub use arithmetic::Simd;
 pub use chunks::{ChunkSet, MAX_CHUNKS};
 pub use codec::Codec;
 pub use error::{CodecError, ProfileError};
+pub use pool::{MisfitError, of_pool};
 pub use profile::{Placement, PlacementStep, Profile};
 pub use rebuild::Rebuild;
 pub use sketch::{Parity, Sketch};

@@ -107,7 +107,7 @@ impl PgMap {
         let before = self.pgs.len();
         self.pgs.retain(|pg, _| map.pg_exists(*pg));
         self.state_version += u64::from(self.pgs.len() != before);
-        for pg in map.served_pgs() {
+        for pg in map.pgs() {
             self.pgs.entry(pg).or_insert_with(|| {
                 self.state_version += 1;
                 unknown(map.modified)
@@ -218,7 +218,7 @@ impl PgMap {
 
     /// Checks the numbered invariants that hold between reports.
     pub fn assert_invariants(&self, map: &OsdMap) {
-        assert!(self.pgs.keys().copied().eq(map.served_pgs()), "invariant 1");
+        assert!(self.pgs.keys().copied().eq(map.pgs()), "invariant 1");
         assert!(self.osds.keys().all(|o| map.exists(o.0)), "invariant 3");
     }
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crush::ITEM_NONE;
 use messages::pg_state;
 use messages::stats::{OsdStat, PgStat, PoolStat, StoreStatfs};
 use types::PoolId;
@@ -71,13 +72,14 @@ impl Sums {
         pool.num_pg += 1;
         add_pg_stat(&mut pool.stat, s);
         add_pg_stat(&mut self.total, s);
-        for osd in &s.acting {
+        let there = |osd: &&i32| **osd != ITEM_NONE;
+        for osd in s.acting.iter().filter(there) {
             self.by_osd.entry(*osd).or_default().acting += 1;
         }
-        for osd in s.up.iter().filter(|o| !s.acting.contains(o)) {
+        for osd in s.up.iter().filter(there).filter(|o| !s.acting.contains(o)) {
             self.by_osd.entry(*osd).or_default().up_not_acting += 1;
         }
-        if s.up_primary >= 0 {
+        if s.up_primary >= 0 && s.up_primary != ITEM_NONE {
             self.by_osd.entry(s.up_primary).or_default().primary += 1;
         }
         for osd in &s.blocked_by {

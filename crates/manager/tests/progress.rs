@@ -207,8 +207,7 @@ fn an_osd_that_goes_out_is_followed_until_its_pgs_are_elsewhere() {
     c.mark(0);
     let out = c.map.epoch;
     let acting = |map: &OsdMap, pg: PgId| map.pg_to_up_acting(pg).acting;
-    let moved: Vec<PgId> =
-        before.served_pgs().filter(|pg| acting(&before, *pg) != acting(&c.map, *pg)).collect();
+    let moved: Vec<PgId> = before.pgs().filter(|pg| acting(&before, *pg) != acting(&c.map, *pg)).collect();
     assert!(moved.len() > 20, "{}", moved.len());
     let (first, rest) = moved.split_at(moved.len() / 2);
     let all = c.json();
@@ -255,8 +254,7 @@ fn a_pg_on_its_way_counts_by_its_bytes() {
     let before = c.map.clone();
     c.mark(0);
     let acting = |map: &OsdMap, pg: PgId| map.pg_to_up_acting(pg).acting;
-    let moved: Vec<PgId> =
-        before.served_pgs().filter(|pg| acting(&before, *pg) != acting(&c.map, *pg)).collect();
+    let moved: Vec<PgId> = before.pgs().filter(|pg| acting(&before, *pg) != acting(&c.map, *pg)).collect();
     let out = c.map.epoch;
     let recovered = |part: i64| {
         move |stat: &mut PgStat| {

@@ -262,16 +262,6 @@ impl OsdMap {
         self.pools.iter().flat_map(|(id, p)| (0..p.pg_num).map(|seed| PgId::new(*id, seed)))
     }
 
-    /// Pools whose PGs OSDs serve: erasure-coded ones are in maps only.
-    pub fn served_pools(&self) -> impl Iterator<Item = (PoolId, &Pool)> + '_ {
-        self.pools.iter().filter(|(_, p)| p.is_replicated()).map(|(id, p)| (*id, p))
-    }
-
-    /// Their PGs, by pool and seed.
-    pub fn served_pgs(&self) -> impl Iterator<Item = PgId> + '_ {
-        self.served_pools().flat_map(|(id, p)| (0..p.pg_num).map(move |seed| PgId::new(id, seed)))
-    }
-
     /// Whether the removal of this snapshot is still queued.
     pub fn in_removed_snaps_queue(&self, pool: PoolId, snap: SnapId) -> bool {
         self.removed_snaps_queue.get(&pool).is_some_and(|q| q.contains(snap))

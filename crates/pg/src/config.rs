@@ -235,8 +235,6 @@ pub struct Portions {
     pub aside: u64,
     /// Bytes that requests of erasure-coded PGs gather together, beside one of them; see `osd/gathers.rs`.
     pub gathered: u64,
-    /// Erasure-coded pools are served: by tests alone while that is being built (crates/pg/CODED.md).
-    pub serves_coded: bool,
 }
 
 impl Default for Portions {
@@ -247,7 +245,6 @@ impl Default for Portions {
             stage_piece: 1 << 20,
             aside: 256 << 20,
             gathered: 64 << 20,
-            serves_coded: false,
         }
     }
 }

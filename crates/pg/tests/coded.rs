@@ -77,7 +77,8 @@ struct Coded {
 
 impl Coded {
     fn new(values: &BTreeMap<String, String>, width: u32) -> Self {
-        let geometry = Geometry::new(values, width).unwrap();
+        let size = erasure::Profile::new(values).unwrap().chunks();
+        let geometry = Geometry::new(values, size, width).unwrap();
         let shards = (0..geometry.shards()).map(|_| Shard::new()).collect();
         Self { geometry, shards, version: 0, gathered: Vec::new() }
     }

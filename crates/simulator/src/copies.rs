@@ -127,8 +127,7 @@ impl World {
     /// of as many as make up the data makes the same of it, with zeros behind the object's end.
     fn check_shards(&mut self, map: &OsdMap, pgid: PgId, object: &HObject) -> Result<(), String> {
         let pool = map.pool(pgid.pool).ok_or("there is no such pool")?;
-        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).ok_or("it has no profile")?;
-        let geometry = Geometry::new(profile, pool.stripe_width).map_err(|e| e.to_string())?;
+        let geometry = Geometry::of_pool(map, pool).map_err(|e| e.to_string())?;
         let members = map.pg_to_up_acting(pgid).acting;
         let shards = self.shards_of(&members, object)?;
         let Some(first) = shards.iter().flatten().next() else { return Ok(()) };

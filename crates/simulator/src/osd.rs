@@ -129,7 +129,6 @@ fn config_of(scenario: &Scenario) -> OsdConfig {
             slice: o.slice_bytes,
             stage_from: o.stage.0,
             stage_piece: o.stage.1,
-            serves_coded: o.code.is_some(),
             ..pg::Portions::default()
         },
         client_message_cap: o.room,

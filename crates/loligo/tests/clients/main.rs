@@ -6,6 +6,7 @@ mod basics;
 mod bench;
 mod block;
 mod cluster;
+mod coded;
 mod counters;
 mod crash;
 mod daemons;

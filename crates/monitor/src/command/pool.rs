@@ -6,7 +6,6 @@ use types::{Errno, PoolId};
 
 use crate::command::{Command, Ctx, Handler, Reply, WriteCtx, flags};
 use crate::service::pool::{self, NewPool, edit_pool};
-use crate::state::Priority;
 use crate::text::units;
 use admin::units::parse_iec;
 
@@ -163,13 +162,7 @@ fn create(ctx: &mut WriteCtx<'_>) -> Reply {
         erasure,
     };
     match pool::create(ctx.batch, ctx.settings, ctx.now, &new) {
-        Ok(_) => {
-            if erasure.is_some() {
-                let text = format!("pool '{name}' is erasure-coded: OSDs of this release refuse its data");
-                ctx.clog(Priority::Warn, text);
-            }
-            Reply::done(format!("pool '{name}' created"))
-        }
+        Ok(_) => Reply::done(format!("pool '{name}' created")),
         Err((errno, text)) => Reply::error(errno, text),
     }
 }

@@ -26,20 +26,22 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
         checks.warn_each("POOL_NO_REDUNDANCY", "pool(s) have no replicas configured", detail);
     }
     applications(seen, map, checks);
-    unserved(seen, map, checks);
+    unserved(map, checks);
 }
 
-/// Pools are made and mapped whatever their type is, but OSDs serve replicated ones alone.
-fn unserved(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
-    if seen.state.digest.unserved_pgs() == 0 {
-        return;
-    }
+/// OSDs serve an erasure-coded pool when its numbers are those of a profile that they know. Commands make no
+/// other one; one may come with a map of an earlier release.
+fn unserved(map: &OsdMap, checks: &mut Checks) {
+    let none = std::collections::BTreeMap::new();
     let detail = each(map, |_, name, pool| {
-        let text =
-            format!("pool '{name}' is erasure-coded: no OSD serves it, reads and writes wait for ever");
-        (!pool.is_replicated()).then_some(text)
+        if !pool.is_erasure() {
+            return None;
+        }
+        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
+        let misfit = erasure::of_pool(profile, pool.size.into(), pool.stripe_width).err()?;
+        Some(format!("pool '{name}' is refused by OSDs: {misfit}"))
     });
-    checks.warn_each("POOL_NOT_SERVED", "pool(s) are of a type that OSDs do not serve yet", detail);
+    checks.warn_each("POOL_NOT_SERVED", "pool(s) do not fit their erasure code profile", detail);
 }
 
 /// A line for each pool that `f` finds fault with.
@@ -123,4 +125,37 @@ fn applications(seen: &Seen<'_>, map: &OsdMap, checks: &mut Checks) {
     );
     let summary = format!("{count} pool(s) do not have an application enabled");
     checks.warn("POOL_APP_NOT_ENABLED", summary, count, detail);
+}
+
+#[cfg(test)]
+mod tests {
+    use maps::PoolType;
+
+    use super::*;
+
+    #[test]
+    fn pools_that_do_not_fit_their_profile_are_named() {
+        let mut map = OsdMap::default();
+        let profile = |plugin: &str| {
+            let words = [("plugin", plugin), ("technique", "reed_sol_van"), ("k", "2"), ("m", "1")];
+            words.map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+        };
+        map.erasure_code_profiles.insert("good".to_owned(), profile("jerasure"));
+        map.erasure_code_profiles.insert("foreign".to_owned(), profile("clay"));
+        for (id, name, profile, size) in
+            [(1, "a", "good", 3), (2, "b", "good", 2), (3, "c", "foreign", 3), (4, "d", "gone", 3)]
+        {
+            let mut pool = Pool::new(PoolType::Erasure, 8);
+            profile.clone_into(&mut pool.erasure_code_profile);
+            (pool.size, pool.stripe_width) = (size, 8192);
+            map.pools.insert(PoolId(id), pool);
+            map.pool_names.insert(PoolId(id), name.to_owned());
+        }
+        let mut checks = Checks::default();
+        unserved(&map, &mut checks);
+        let told = &checks.0["POOL_NOT_SERVED"].detail;
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[0].starts_with("pool 'b' is refused by OSDs: its profile makes 3 chunks"), "{told:?}");
+        assert!(told[1].starts_with("pool 'c'") && told[2].starts_with("pool 'd'"), "{told:?}");
+    }
 }

@@ -1,7 +1,5 @@
 //! Erasure code profiles: which the monitor takes, and the CRUSH rule and sizes that pools get from them.
 //!
-//! Placement alone: OSDs refuse the data of erasure-coded pools.
-//!
 //! Source: OSDMonitor::parse_erasure_code_profile, normalize_profile, prepare_pool_size, prepare_pool_stripe_width,
 //! ErasureCode::init and create_rule in src/erasure-code.
 

@@ -233,7 +233,7 @@ impl Monitor {
         let map = batch.osdmap();
         self.watch.clean_epochs.retain(|pg, _| map.pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num));
         let up = map.existing_osds().filter(|(_, o)| o.is_up()).map(|(id, _)| self.watch.epochs.get(&id.0));
-        let clean = map.served_pgs().map(|pg| self.watch.clean_epochs.get(&pg));
+        let clean = map.pgs().map(|pg| self.watch.clean_epochs.get(&pg));
         for needed in up.chain(clean) {
             match needed {
                 Some(epoch) if epoch.0 > 0 => to = to.min(epoch.0),

@@ -15,7 +15,8 @@ mod split;
 
 use std::collections::BTreeMap;
 
-use erasure::{ChunkSet, Codec, CodecError, Profile, ProfileError, Simd, Stripes};
+use erasure::{ChunkSet, Codec, MisfitError, Stripes};
+use maps::{OsdMap, Pool};
 
 pub use keep::{
     Kept, Prepared, forget, hand_over, is_kept, keep_whole, kept_in, prepare, read_before, take_back,
@@ -30,28 +31,22 @@ pub struct Geometry {
     pub stripes: Stripes,
 }
 
-/// A pool's profile does not fit the pool.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum GeometryError {
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-    #[error(transparent)]
-    Codec(#[from] CodecError),
-    #[error("a stripe of {width} bytes over {data} chunks")]
-    Width { width: u32, data: usize },
-}
-
 impl Geometry {
-    /// Of a pool with this profile, whose stripes hold so many bytes of data.
-    pub fn new(values: &BTreeMap<String, String>, stripe_width: u32) -> Result<Self, GeometryError> {
-        let codec = Codec::new(&Profile::new(values)?, Simd::Detected);
-        let data = codec.data_chunk_count();
-        let chunk = u64::from(stripe_width).checked_div(data as u64).unwrap_or(0);
-        if chunk == 0 || chunk * data as u64 != u64::from(stripe_width) {
-            return Err(GeometryError::Width { width: stripe_width, data });
-        }
-        let stripes = Stripes::new(&codec, chunk)?;
+    /// Of a pool of `size` shards with this profile, whose stripes hold `stripe_width` bytes of data.
+    pub fn new(
+        values: &BTreeMap<String, String>,
+        size: usize,
+        stripe_width: u32,
+    ) -> Result<Self, MisfitError> {
+        let (codec, stripes) = erasure::of_pool(values, size, stripe_width)?;
         Ok(Self { codec, stripes })
+    }
+
+    /// Of a pool of this map. A pool whose profile is gone has none that fits.
+    pub fn of_pool(map: &OsdMap, pool: &Pool) -> Result<Self, MisfitError> {
+        let none = BTreeMap::new();
+        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
+        Self::new(profile, pool.size.into(), pool.stripe_width)
     }
 
     /// Whether all data can be made from these shards.

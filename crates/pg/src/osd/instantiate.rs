@@ -14,6 +14,7 @@ use super::{OsdCore, superblock};
 use crate::FatalReason;
 use crate::info::PgInfo;
 use crate::interval::{IntervalKey, PastIntervals};
+use crate::io::LogLevel;
 use crate::log::PgLog;
 use crate::missing::Missing;
 use crate::pg::{Pg, persist};
@@ -30,7 +31,10 @@ impl OsdCore {
         let map = self.shared.map.clone();
         let whoami = self.shared.whoami;
         let mut wanted: Vec<SpgId> = Vec::new();
-        let serves_coded = self.shared.config.portions.serves_coded;
+        for (pool, e) in self.coded_pools.follow(&map) {
+            let name = map.pool_name(pool).unwrap_or_default();
+            self.shared.cluster_log(LogLevel::Error, format!("pool '{name}' cannot be served: {e}"));
+        }
         self.placements.for_each_pg(&map, |pgid, m| {
             if !m.up.contains(&whoami.0) && !m.acting.contains(&whoami.0) {
                 return;
@@ -42,7 +46,7 @@ impl OsdCore {
             };
             match map.pool(pgid.pool) {
                 Some(pool) if pool.is_replicated() => want(SpgId::replicated(pgid)),
-                Some(_) if serves_coded => {
+                Some(_) if self.coded_pools.serves(pgid.pool) => {
                     // An OSD may hold one shard and be wanted for another.
                     for shard in shards_of(&m.up, whoami).chain(shards_of(&m.acting, whoami)) {
                         want(SpgId { pgid, shard });

@@ -272,9 +272,8 @@ impl OsdCore {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
         }
-        let is_coded = self.shared.map.pool(id.pgid.pool).is_some_and(maps::Pool::is_erasure);
-        if is_coded && !self.shared.config.portions.serves_coded {
-            // No OSD serves an erasure-coded pool. Without an answer its clients would wait for ever.
+        if self.coded_pools.refuses(id.pgid.pool) {
+            // No OSD has copies of such a pool. Without an answer its clients would wait for ever.
             return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }
         self.run_request(op);

@@ -187,9 +187,7 @@ impl Pg {
     pub(super) fn know_geometry(&mut self, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
         let Some(pool) = cx.map.pool(self.id.pgid.pool).filter(|_| coded.geometry.is_none()) else { return };
-        let none = BTreeMap::new();
-        let profile = cx.map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
-        match Geometry::new(profile, pool.stripe_width) {
+        match Geometry::of_pool(&cx.map, pool) {
             Ok(geometry) => coded.geometry = Some(Arc::new(geometry)),
             Err(e) => {
                 let text = format!("pg {} cannot be served: {e}", self.id);

@@ -28,7 +28,7 @@ pub fn cluster_with(
     seed: u64,
     config: OsdConfig,
 ) -> (Sim, PoolId) {
-    let portions = Portions { serves_coded: true, ..Portions::default() };
+    let portions = Portions { ..Portions::default() };
     let config = OsdConfig { portions, ..config };
     let osds = i32::from(k + m) + spares;
     let mut s = Sim::with_config(osds, seed, config);
@@ -90,7 +90,7 @@ pub fn shard(s: &mut Sim, osd: i32, place: usize, pool: PoolId, name: &str) -> O
 pub fn check_shards(s: &mut Sim, pool: PoolId) {
     let map = s.mon.map.clone();
     let found = map.pool(pool).unwrap();
-    let geometry = Geometry::new(&map.erasure_code_profiles["coded"], found.stripe_width).unwrap();
+    let geometry = Geometry::of_pool(&map, found).unwrap();
     for (name, want) in s.client.model.clone() {
         let pgid = map.raw_pg_to_pg(PgId::new(pool, s.client.object(&map, pool, &name).hash)).unwrap();
         let members = map.pg_to_up_acting(pgid).acting;
@@ -429,7 +429,7 @@ fn what_is_gathered_counts_and_has_a_bound() {
     let mut most = 0;
     for seed in 0..4 {
         let size = 20 * CHUNK as u64;
-        let portions = Portions { serves_coded: true, gathered: 3 * size, ..Portions::default() };
+        let portions = Portions { gathered: 3 * size, ..Portions::default() };
         let config = OsdConfig { portions, ..OsdConfig::default() };
         let mut s = Sim::with_config(4, seed, config);
         s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));

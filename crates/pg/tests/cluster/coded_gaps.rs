@@ -87,7 +87,7 @@ fn with_a_stray_asked(seed: u64, is_stale: bool) -> (Sim, PoolId, i32) {
 
 /// The same before anybody reads it.
 fn with_a_stray_to_ask(seed: u64, is_stale: bool, portions: Portions) -> (Sim, PoolId, i32) {
-    let portions = Portions { serves_coded: true, ..portions };
+    let portions = Portions { ..portions };
     let mut s = Sim::with_config(4, seed, OsdConfig { portions, ..long_log() });
     s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
     let pool = s.mon.create_coded_pool(2, 1, 2);
@@ -221,7 +221,7 @@ fn a_stray_that_is_removed_is_asked_no_more() {
 fn a_request_that_is_gone_holds_nobody_up() {
     let size = 20 * CHUNK;
     for seed in 0..4 {
-        let portions = Portions { serves_coded: true, gathered: 3 * size as u64, ..Portions::default() };
+        let portions = Portions { gathered: 3 * size as u64, ..Portions::default() };
         let mut s = Sim::with_config(4, seed * 2, OsdConfig { portions, ..long_log() });
         s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
         let pool = s.mon.create_coded_pool(2, 2, 3);
@@ -355,7 +355,7 @@ fn a_pg_that_knows_of_damage_is_not_clean() {
 #[test]
 fn what_is_planned_anew_waits_for_room() {
     for seed in 0..4 {
-        let portions = Portions { serves_coded: true, gathered: 42 * CHUNK as u64, ..Portions::default() };
+        let portions = Portions { gathered: 42 * CHUNK as u64, ..Portions::default() };
         let mut s = Sim::with_config(4, seed * 2, OsdConfig { portions, ..long_log() });
         s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
         let pool = s.mon.create_coded_pool(2, 2, 3);

@@ -256,8 +256,7 @@ fn a_newer_shard_is_not_overwritten() {
 /// Checks that all choices of as many shards as make up the data give this content of an object.
 fn check_object(s: &mut Sim, pool: PoolId, object: &HObject, want: &[u8]) {
     let map = s.mon.map.clone();
-    let width = map.pool(pool).unwrap().stripe_width;
-    let geometry = Geometry::new(&map.erasure_code_profiles["coded"], width).unwrap();
+    let geometry = Geometry::of_pool(&map, map.pool(pool).unwrap()).unwrap();
     let members = acting(s, pool);
     let mut shards = Vec::new();
     for (place, osd) in members.iter().enumerate() {
@@ -439,14 +438,13 @@ fn an_answer_that_comes_late_answers_nothing_else() {
 fn shards_that_do_not_decode_are_not_enough() {
     let words = [("plugin", "lrc"), ("k", "4"), ("m", "2"), ("l", "3")];
     for seed in 0..3 {
-        let portions = Portions { serves_coded: true, ..Portions::default() };
+        let portions = Portions { ..Portions::default() };
         let mut s = Sim::with_config(8, seed, OsdConfig { portions, ..long_log() });
         s.until("all up", |s| (0..8).all(|o| s.mon.map.is_up(o)));
         let pool = s.mon.create_pool_of_profile(&words, 4, 8, 5);
         s.settle();
         let map = s.mon.map.clone();
-        let width = map.pool(pool).unwrap().stripe_width;
-        let geometry = Geometry::new(&map.erasure_code_profiles["coded"], width).unwrap();
+        let geometry = Geometry::of_pool(&map, map.pool(pool).unwrap()).unwrap();
         let old = bytes(&mut s, 9 * CHUNK);
         s.client.write(&map, pool, "o", old);
         s.settle();

@@ -180,7 +180,7 @@ impl Damage {
 fn check_families(s: &mut Sim, pool: PoolId) {
     let map = s.mon.map.clone();
     let found = map.pool(pool).unwrap().clone();
-    let geometry = Geometry::new(&map.erasure_code_profiles["coded"], found.stripe_width).unwrap();
+    let geometry = Geometry::of_pool(&map, &found).unwrap();
     let mut all: Vec<(PgId, HObject)> = Vec::new();
     for core in s.nodes.iter_mut().filter_map(|n| n.core.as_mut()) {
         for key in core.store_mut().list_all(None, usize::MAX).unwrap() {
