@@ -3,6 +3,7 @@
 
   bench/bench.py quick --loligo target/ship/loligo [--out DIR]      about 6 minutes
   bench/bench.py full  --loligo target/ship/loligo --out DIR        about 20 minutes, with curves over the depth
+  bench/bench.py ec    --loligo target/ship/loligo [--out DIR]      about 6 minutes: erasure-coded pools (coded.py)
   bench/bench.py quick --only large ...                                some of the rows: write, read, large, memory, start, crush
 
 Starts both clusters, three OSDs each, every daemon a process of its own, with cephx, crc mode and two copies. fio's rbd engine reads and
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 
+import coded
 import fio
 import ratios
 from clusters import Ceph, Loligo, Trouble, end_in_order, mon_port, run
@@ -320,13 +322,17 @@ def missed(table):
     return out
 
 
-def markdown(found, machine):
+def listed(table):
+    """The lines of a table, and what it misses."""
     out = ["| | Ceph | Loligo | times better | gate | goal |", "|---|---|---|---|---|---|"]
-    table = rows(found)
     for row in table:
         bounds = [str(x) if x is not None and not row.most else "-" if x is None else "at most %s" % x for x in (row.gate, row.goal)]
         out.append("| %s | %s |" % (row.what, " | ".join([shown(row.ceph), shown(row.ours), shown(row.ratio), *bounds])))
-    out += ["", *missed(table), ""]
+    return [*out, "", *missed(table), ""]
+
+
+def markdown(found, machine):
+    out = listed(rows(found))
     if "write 32" in found:
         w, floor_us = found["write 32"]["loligo"], found["floor"]["32"]["node_cpu_us_per_op"]
         out.append("Against the floor of this machine (%.1f us of CPU per write at depth 32): %.1f times. OSD CPU over the client's: %.2f."
@@ -423,7 +429,7 @@ def measure(args, sides, healthy, begin, fill):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("size", choices=["quick", "full"])
+    p.add_argument("size", choices=["quick", "full", "ec"])
     p.add_argument("--loligo", default="target/ship/loligo", help="the program, as `cargo xtask release` builds it")
     p.add_argument("--out", metavar="DIR", help="where the table, the figures and the plots go")
     p.add_argument("--crush", default="target/ship/examples/speed", help="cargo build --profile ship -p crush --example speed; no such row without it")
@@ -450,6 +456,8 @@ def main():
     if args.out:
         os.makedirs(args.out, exist_ok=True)
     end_in_order()
+    if args.size == "ec":
+        sys.exit(0 if coded_pools(args) else 1)
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
     cache = None if args.cold else PageCache(folder)
     fill = cache.settle if cache else lambda: None
@@ -478,6 +486,26 @@ def main():
         size += ", only " + ", ".join(sorted(args.only))
     size += ", cold" * args.cold + ", one process" * args.one_process
     sys.exit(0 if compare(args, size, rows(found)) else 1)
+
+
+def coded_pools(args):
+    """Erasure-coded pools of both sides (coded.py); whether nothing was lost since the best run of this size."""
+    begin, args.quiet = time.monotonic(), QUIET
+    folder = tempfile.mkdtemp(prefix="bench-", dir=args.scratch)
+    try:
+        found = coded.measure(args, KINDS, folder, lambda text: progress(text, begin))
+    except Trouble as e:
+        sys.exit("no figures: %s" % e)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    table = coded.rows(found, Row)
+    machine = describe()
+    text = "\n".join([*listed(table), machine])
+    print(text)
+    if args.out:
+        write_out(args, found, machine, text)
+    size = "ec: %d MiB, windows of %d s, %s with %d CPUs" % (args.image, args.seconds, platform.machine(), os.cpu_count())
+    return compare(args, size, table)
 
 
 def compare(args, size, table, path=ratios.FILE):
