@@ -37,11 +37,13 @@ pub struct ScrubHistory {
     pub shallow_errors: u32,
     pub deep_errors: u32,
     pub large_omap_objects: u32,
+    /// A repair has begun to make these errors good. Whoever is primary when all is whole looks again.
+    pub mending: bool,
 }
 
-codec::wire_struct!(ScrubHistory(1, 1) {
+codec::wire_struct!(ScrubHistory(2, 1) {
     last, last_stamp, last_deep, last_deep_stamp, last_clean_stamp, shallow_errors, deep_errors, large_omap_objects,
-});
+} since 2 { mending });
 
 impl ScrubHistory {
     pub fn errors(&self) -> u32 {
@@ -88,7 +90,8 @@ impl PgHistory {
     pub fn merge(&mut self, o: &Self) -> bool {
         let before = *self;
         // Whatever a copy that never took part says of scrubs is made up.
-        let scrubbed = |h: &Self| (h.last_epoch_started.0 > 0, h.scrub.last_stamp);
+        // Errors that were made good have gone since the scrub that found them.
+        let scrubbed = |h: &Self| (h.last_epoch_started.0 > 0, h.scrub.last_stamp, h.scrub.last_clean_stamp);
         if scrubbed(o) > scrubbed(self) {
             self.scrub = o.scrub;
         }
@@ -338,6 +341,18 @@ mod tests {
             let mut merged = ours;
             merged.merge(&theirs);
             assert_eq!(merged.scrub.deep_errors, errors, "{ours:?} {theirs:?}");
+        }
+    }
+
+    #[test]
+    fn errors_that_were_made_good_since_a_scrub_are_gone_everywhere() {
+        let found = ScrubHistory { last_stamp: Utime::new(100, 0), deep_errors: 2, ..Default::default() };
+        let good = ScrubHistory { last_clean_stamp: Utime::new(130, 0), deep_errors: 0, ..found };
+        let history = |scrub| PgHistory { last_epoch_started: Epoch(5), scrub, ..PgHistory::default() };
+        for (ours, theirs) in [(found, good), (good, found)] {
+            let mut merged = history(ours);
+            merged.merge(&history(theirs));
+            assert_eq!(merged.scrub, good);
         }
     }
 

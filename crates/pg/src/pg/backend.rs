@@ -17,6 +17,7 @@ use super::gather::Gather;
 use super::newest::Newest;
 use super::rebuild::Rebuilding;
 use super::replicate::{WRITE_MAX, put_entries};
+use super::witness::Inquiries;
 use super::{Pg, Phase, persist};
 use crate::coded::{self, Geometry, Kept, Parts, ShardPart, SplitStop};
 use crate::entry::LogEntry;
@@ -73,6 +74,8 @@ pub(crate) struct Coded {
     pub newer: BTreeMap<HObject, Eversion>,
     /// Primary: objects that it has learnt of in that way, and knew nothing of.
     pub doubted: BTreeSet<HObject>,
+    /// Primary: what members are asked about damaged objects of which this copy knows nothing.
+    pub inquiries: Inquiries,
 }
 
 /// What a write changes on the members.
@@ -517,6 +520,7 @@ impl Pg {
             coded.doubted.clear();
         }
         coded.readable.clear();
+        coded.inquiries = Inquiries::default();
         coded.told.clear();
         coded.refused.clear();
         (coded.settled, coded.seen) = (Eversion::ZERO, Eversion::ZERO);

@@ -8,18 +8,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use store::{Op, Txn};
+use store::{ObjectKey, Op, Txn};
 use types::{Epoch, Eversion, HObject, OsdId, PgShard};
 
 use super::backend::Backend;
 use super::{Pg, Phase, persist};
 use crate::entry::{EntryKind, LogEntry};
 use crate::hash::FixedMap;
+use crate::io::LogLevel;
 use crate::log::PgLog;
 use crate::missing::{Missing, MissingItem};
 use crate::object::{LoadError, ObjectState, stored_version};
 use crate::osd::shared::{Done, Shared};
-use crate::peer::PgBody;
+use crate::peer::{PgBody, RepOp};
 use crate::push::ObjectPush;
 
 /// Objects of trimmed entries stay until they are as many as those of the log, and so many more.
@@ -72,6 +73,11 @@ impl Pg {
         let Backend::Coded(coded) = &mut self.backend else { return None };
         coded.newest.follow(&self.log);
         Some(&coded.newest)
+    }
+
+    /// Whether the log says of an object what it is, or that it was deleted.
+    pub(super) fn log_tells_of(&mut self, object: &HObject) -> bool {
+        self.newest().is_some_and(|newest| newest.tells_of(object))
     }
 
     /// Entries were taken out of the log, or others put in their place.
@@ -153,6 +159,28 @@ impl Pg {
         bad
     }
 
+    /// Member: what a refused write was to copy of, and what is not here: it was lost without a trace, for the
+    /// primary sends such a write when nobody is known to lack that.
+    pub(super) fn lost_sources(&self, op: &RepOp, cx: &mut Shared) -> Vec<HObject> {
+        if !self.is_coded() {
+            return Vec::new();
+        }
+        let Ok(txn) = Txn::from_head(op.txn_head.clone(), op.payload.clone()) else { return Vec::new() };
+        let (mut lost, mut made) = (BTreeSet::new(), BTreeSet::new());
+        for op in txn.ops() {
+            let (Op::Clone { src, dst } | Op::CloneRange { src, dst, .. }) = op else { continue };
+            let (src, dst) = (txn.object(*src), txn.object(*dst));
+            let is_old = |key: &&ObjectKey| !made.contains(*key) && key.object <= self.info.last_backfill;
+            if let Some(key) = src.filter(is_old) {
+                if cx.store.stat(key).is_ok_and(|stat| stat.is_none()) {
+                    lost.insert(key.object.clone());
+                }
+            }
+            made.extend(dst);
+        }
+        lost.into_iter().collect()
+    }
+
     /// Member: an object of which a newer version is here than one that the primary names, while the log
     /// tells nothing of it any more: the primary's shard has missed a write.
     pub(super) fn newer_here(
@@ -213,12 +241,57 @@ impl Pg {
                 self.doubt_no_more(&object);
                 self.attributes_refused(&object, from, cx);
             }
-            _ => {
-                let Backend::Coded(coded) = &mut self.backend else { return };
-                if coded.newer.len() < MAX_NEWER {
-                    coded.newer.insert(object, version);
+            Some(asked) if !self.learns_later(&object, (asked, version)) => {
+                if self.version_of(&object, cx).is_ok_and(|need| need > asked) {
+                    self.finish(&object, cx);
+                    self.rebuild_object(&object, cx);
+                    return;
                 }
+                if !self.lamented.contains(&object) {
+                    let text = format!("pg {} object {object}: osd.{from} has {version} of it", self.id);
+                    cx.cluster_log(LogLevel::Error, text);
+                }
+                self.cannot_rebuild(&object, cx);
             }
+            // What was sent is not taken. It is made anew, in the newer version, when the write has ended.
+            Some(_) => self.finish(&object, cx),
+            None => self.keep_newer(object, version),
+        }
+    }
+
+    /// Primary: whether a newer version of an object is to be learnt of when the write has ended that is in
+    /// flight.
+    pub(super) fn learns_later(&mut self, object: &HObject, (asked, version): (Eversion, Eversion)) -> bool {
+        let is_busy = self.writes.lock(&object.head()).is_some();
+        let is_told = self.newest().is_none_or(|newest| newest.tells_of(object));
+        let is_news = is_busy && !is_told && version > asked && version <= self.log.tail();
+        if is_news {
+            self.keep_newer(object.clone(), version);
+        }
+        is_news
+    }
+
+    fn keep_newer(&mut self, object: HObject, version: Eversion) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        if coded.newer.len() < MAX_NEWER || coded.newer.contains_key(&object) {
+            let known = coded.newer.entry(object).or_default();
+            *known = version.max(*known);
+        }
+    }
+
+    /// Primary: looks at the newer versions of an object and its clones that members have named while it was
+    /// written.
+    pub(super) fn learn_newer_of(&mut self, first: &HObject, last: &HObject, cx: &mut Shared) {
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        if coded.newer.is_empty() {
+            return;
+        }
+        let family = coded.newer.range(first..=last).map(|(object, version)| (object.clone(), *version));
+        for (object, version) in family.collect::<Vec<_>>() {
+            if let Backend::Coded(coded) = &mut self.backend {
+                coded.newer.remove(&object);
+            }
+            self.is_named(object, version, cx);
         }
     }
 

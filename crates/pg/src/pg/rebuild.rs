@@ -209,6 +209,23 @@ impl Pg {
         self.is_coded() && self.writes.lock(&object.head()).is_some_and(|lock| lock.writes > 0)
     }
 
+    /// Primary: a write of an object has ended, and no other one of it has begun. What is lacking of its clones
+    /// begins to be made now, which goes on while the head is written again: a client may leave no other time.
+    pub(super) fn between_writes(&mut self, object: &HObject, cx: &mut Shared) {
+        let (first, last) = (object.head().at(SnapId(0)), object.head());
+        self.learn_newer_of(&first, &last, cx);
+        if !self.waiting_for_object.is_empty() {
+            let waited: Vec<HObject> =
+                self.waiting_for_object.range(first..=last).map(|(object, _)| object.clone()).collect();
+            for object in waited {
+                self.recover_object(&object, cx);
+            }
+        }
+        if self.lacks_objects() {
+            self.recover_if_allowed(cx);
+        }
+    }
+
     /// Begins to make what copies lack of an object; false when nobody can, or nobody lacks any.
     pub(super) fn rebuild_object(&mut self, object: &HObject, cx: &mut Shared) -> bool {
         if self.recovering.contains_key(object) || self.is_being_written(object) {
@@ -252,7 +269,7 @@ impl Pg {
         }
     }
 
-    fn cannot_rebuild(&mut self, object: &HObject, cx: &mut Shared) {
+    pub(super) fn cannot_rebuild(&mut self, object: &HObject, cx: &mut Shared) {
         self.finish(object, cx);
         self.lament(object, cx);
     }
@@ -368,6 +385,9 @@ impl Pg {
             Err(refusal) if self.is_acting(copy) && self.learn_newer(object, (version, refusal.has), cx) => {
                 self.finish(object, cx);
                 self.rebuild_object(object, cx);
+            }
+            Err(refusal) if self.is_acting(copy) && self.learns_later(object, (version, refusal.has)) => {
+                self.finish(object, cx);
             }
             Err(refusal) if refusal.is_lack() => {
                 if !refusal.is_absence() {
@@ -566,17 +586,19 @@ impl Pg {
         }
         let busy = self.writes.lock(&object.head()).is_some() || self.recovering.contains_key(&object);
         if busy || self.phase != Phase::Active {
-            if self.damaged.len() < MAX_DAMAGED {
-                self.damaged.insert((object, from));
-            }
-            return;
+            return self.remember_damage(from, object);
         }
         if self.takes_for_missing(from, &object, cx) {
             self.recover_object(&object, cx);
         } else if self.version_of(&object, cx) == Ok(Eversion::ZERO) {
-            // There is no such object: the mark goes.
-            let body = PgBody::ScrubRemove { object, version: Eversion::ZERO };
-            cx.send_pg(from, self.id, self.interval(), body);
+            match self.log_tells_of(&object) {
+                // There is no such object: what is left of it goes, and the mark.
+                true => {
+                    let version = self.info.last_update;
+                    cx.send_pg(from, self.id, self.interval(), PgBody::ScrubRemove { object, version });
+                }
+                false => self.inquire(from, object, cx),
+            }
         }
     }
 
@@ -633,21 +655,34 @@ impl Pg {
         }
         let Ok(need) = self.version_of(object, cx) else { return };
         if need == Eversion::ZERO {
-            // It was deleted since, or is now.
-            let mut txn = Txn::new();
-            txn.remove(&self.object_key(object));
-            self.forget_mark(object, &mut txn);
-            cx.submit(txn, Done::Nothing);
-            if let Some(waiting) = self.waiting_for_object.remove(object) {
-                self.let_go(waiting, cx);
-            }
-            return;
+            return match self.log_tells_of(object) {
+                true => self.remove_own(object, cx),
+                false => self.inquire(self.me(cx), object.clone(), cx),
+            };
         }
         self.missing.insert(object.clone(), MissingItem { need, have: Eversion::ZERO });
         self.update_last_complete();
         cx.counters.repairs += 1;
         self.report = true;
         self.rebuild_object(object, cx);
+    }
+
+    /// Primary: there is no object whose shard is damaged here. It was deleted since, or is now.
+    pub(super) fn remove_own(&mut self, object: &HObject, cx: &mut Shared) {
+        let mut txn = Txn::new();
+        txn.remove(&self.object_key(object));
+        self.forget_mark(object, &mut txn);
+        cx.submit(txn, Done::Nothing);
+        if let Some(waiting) = self.waiting_for_object.remove(object) {
+            self.let_go(waiting, cx);
+        }
+    }
+
+    /// Primary: a damaged shard of a member that cannot be made now is remembered.
+    pub(super) fn remember_damage(&mut self, from: PgShard, object: HObject) {
+        if self.damaged.len() < MAX_DAMAGED {
+            self.damaged.insert((object, from));
+        }
     }
 }
 

@@ -107,14 +107,19 @@ impl Pg {
             return;
         }
         self.finish_ranges(cx);
+        self.recover_if_allowed(cx);
+        self.continue_backfill(cx);
+        self.update_forced(cx);
+        self.check_clean(cx);
+    }
+
+    /// Begins to recover objects, unless the map forbids it or other PGs go first.
+    pub(super) fn recover_if_allowed(&mut self, cx: &mut Shared) {
         let norecover = cx.map.test_flag(map_flags::NORECOVER);
         let yields = !self.forced.recovery && self.others_go_first(cx);
         if !norecover && !yields {
             self.recover_more(cx);
         }
-        self.continue_backfill(cx);
-        self.update_forced(cx);
-        self.check_clean(cx);
     }
 
     /// Begins the recovery of as many objects as may be in it; whoever could do more waits for a turn.

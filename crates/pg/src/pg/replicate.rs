@@ -313,6 +313,9 @@ impl Pg {
             match e {
                 StoreError::Full { .. } => return Taken::NoRoom(PgBody::RepOp(op)),
                 StoreError::Misuse(e) => {
+                    // The start that follows has them made before the write runs again.
+                    let lost = self.lost_sources(&op, cx);
+                    self.lost_shards(lost, cx);
                     let text = format!("pg {} cannot apply a write from osd.{from}: {e}", self.id);
                     self.out_of_step(text, cx);
                 }
@@ -438,9 +441,7 @@ impl Pg {
             // What has waited for the write: the next one begins when all targets have the object.
             if self.is_coded() {
                 self.finish_ranges(cx);
-                if self.waiting_for_object.contains_key(&done.object) {
-                    self.recover_object(&done.object, cx);
-                }
+                self.between_writes(&done.object, cx);
             }
             self.let_go(freed, cx);
             self.repair_shards_of(&done.object, cx);

@@ -41,8 +41,9 @@ use crate::range::pg_range;
 use compare::{BadObject, Context, Maps, Tally};
 pub(crate) use finish::Repair;
 use record::{ListError, Records};
+pub(super) use scan::behind;
 pub(crate) use scan::{DeepAsk, ScrubAsk, ScrubPart};
-use scan::{DeepState, Scanned, behind};
+use scan::{DeepState, Scanned};
 pub(crate) use schedule::{Plan, Wanted};
 use snaps::SnapTally;
 
@@ -318,6 +319,7 @@ impl Pg {
         self.scrub.repairs.clear();
         self.scrub.repairing = false;
         self.scrub.errors_go = false;
+        self.scrub.check_after_repair = false;
         self.scrub.not_before = Duration::ZERO;
     }
 
@@ -431,7 +433,7 @@ impl Pg {
     /// Primary: a member's answer.
     pub fn handle_scrub_map(&mut self, from: PgShard, part: ScrubPart, cx: &mut Shared) {
         if is_witness(part.id) {
-            return self.take_witness(part, cx);
+            return self.take_witness(from, part, cx);
         }
         let id = self.scrub.last_id;
         let Some(run) = &mut self.scrub.run else { return };

@@ -202,9 +202,26 @@ fn what_a_scrub_has_found_outlives_the_interval() {
             s.restart(members[wrong]);
         }
         s.restart(first);
-        s.until("whole", |s| s.states().values().all(|t| t.contains("active+clean")));
+        // The errors go with the damage: the next primary looks again by itself.
+        s.settle();
         check_shards(&mut s, pool);
         let end = scrub(&mut s, pool, How::Deep);
         assert!(end.ends_with(" deep-scrub ok"), "{end}: {:#?}", lines(&s, pool));
+    }
+}
+
+/// Errors that were made good do not come back with another primary.
+#[test]
+fn errors_that_were_made_good_are_gone_for_all_members() {
+    for seed in 300..304 {
+        let (mut s, pool) = cluster((4, 2), seed);
+        spoil(&mut s, pool, seed as usize % 6, "has other bytes");
+        scrub(&mut s, pool, How::Repair);
+        s.settle();
+        s.run(200);
+        let first = primary(&s, pool);
+        s.kill(first);
+        s.until("served", |s| primary(s, pool) != first && s.states().values().all(|t| t.contains("active")));
+        assert!(s.states().values().all(|t| !t.contains("inconsistent")), "{:?}", s.states());
     }
 }

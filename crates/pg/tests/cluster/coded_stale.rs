@@ -70,7 +70,7 @@ pub fn make_stale(s: &mut Sim, pool: PoolId, name: &str, seed: u64, more: usize)
 }
 
 /// Writes another object so often.
-fn write_others(s: &mut Sim, pool: PoolId, times: usize) {
+pub fn write_others(s: &mut Sim, pool: PoolId, times: usize) {
     let map = s.mon.map.clone();
     for at in 0..times {
         s.client.write(&map, pool, "other", vec![at as u8; 10]);
@@ -254,7 +254,7 @@ fn a_newer_shard_is_not_overwritten() {
 }
 
 /// Checks that all choices of as many shards as make up the data give this content of an object.
-fn check_object(s: &mut Sim, pool: PoolId, object: &HObject, want: &[u8]) {
+pub fn check_object(s: &mut Sim, pool: PoolId, object: &HObject, want: &[u8]) {
     let map = s.mon.map.clone();
     let geometry = Geometry::of_pool(&map, map.pool(pool).unwrap()).unwrap();
     let members = acting(s, pool);
@@ -275,7 +275,7 @@ fn check_object(s: &mut Sim, pool: PoolId, object: &HObject, want: &[u8]) {
 }
 
 /// A member that is not the primary, and its place.
-fn a_member(s: &Sim, pool: PoolId, seed: u64) -> (i32, usize) {
+pub fn a_member(s: &Sim, pool: PoolId, seed: u64) -> (i32, usize) {
     let first = primary(s, pool);
     let members = acting(s, pool);
     let others: Vec<i32> = members.into_iter().filter(|osd| *osd != first).collect();

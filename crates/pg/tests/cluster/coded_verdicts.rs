@@ -35,15 +35,18 @@ fn spoil(s: &mut Sim, pool: PoolId, place: usize, name: &str, change: impl Fn(&m
     s.commit(osd);
 }
 
-/// Repairs, and goes on until something is found. Other chunks are to come.
-fn until_found(s: &mut Sim, pool: PoolId) {
-    ask(s, pool, How::Repair);
+/// Scrubs, and goes on until something is found. Other chunks are to come.
+fn until_found(s: &mut Sim, pool: PoolId, how: How) {
+    ask(s, pool, how);
     s.until("found", |s| lines(s, pool).iter().any(|line| line.contains(" shard ")));
     assert!(!is_over(s, pool));
 }
 
 fn is_over(s: &Sim, pool: PoolId) -> bool {
-    lines(s, pool).iter().any(|line| line.contains(" repair ") && line.contains(" errors"))
+    let is_end = |line: &String| line.contains(" errors") || line.contains(" ok");
+    lines(s, pool)
+        .iter()
+        .any(|line| (line.contains(" repair ") || line.contains(" deep-scrub ")) && is_end(line))
 }
 
 /// The request is executed, and all members have it durable, before the scrub has ended.
@@ -60,6 +63,15 @@ fn carry_out(s: &mut Sim, pool: PoolId) {
         s.deliver_all(*osd, first);
     }
     assert!(!is_over(s, pool));
+}
+
+/// What was found has been written over before the scrub's end: no error is counted, no repair has failed.
+fn check_nothing_is_left(s: &mut Sim, pool: PoolId) {
+    assert!(s.states().values().all(|t| !t.contains("inconsistent")), "{:?}", s.states());
+    s.settle();
+    let said = lines(s, pool);
+    assert!(said.iter().any(|line| line.ends_with("written over")), "{said:#?}");
+    assert!(s.states().values().all(|t| !t.contains("failed_repair")), "{:?}", s.states());
 }
 
 /// All shards are what clients wrote, and a scrub has nothing to say.
@@ -81,11 +93,13 @@ fn what_is_deleted_before_the_end_is_no_damage() {
         spoil(&mut s, pool, place, &name, |txn, key| {
             txn.truncate(key, CHUNK as u64);
         });
-        until_found(&mut s, pool);
+        let how = [How::Repair, How::Deep][seed as usize % 2];
+        until_found(&mut s, pool, how);
         let map = s.mon.map.clone();
         s.client.remove(&map, pool, &name);
         carry_out(&mut s, pool);
         s.until("over", |s| is_over(s, pool));
+        check_nothing_is_left(&mut s, pool);
         assert_eq!(damaged(&mut s, pool, first), 0);
         let new = bytes(&mut s, 3 * CHUNK);
         s.client.write(&map, pool, &name, new);
@@ -105,7 +119,7 @@ fn what_is_written_as_a_whole_is_no_damage() {
                 txn.truncate(key, CHUNK as u64);
             });
         }
-        until_found(&mut s, pool);
+        until_found(&mut s, pool, [How::Repair, How::Deep][seed as usize / 4]);
         let map = s.mon.map.clone();
         let new = bytes(&mut s, [20, 32][seed as usize % 2] * CHUNK);
         s.client.write(&map, pool, &name, new);
@@ -115,6 +129,7 @@ fn what_is_written_as_a_whole_is_no_damage() {
             s.deliver_requests(primary(&s, pool));
         }
         s.until("over", |s| is_over(s, pool));
+        check_nothing_is_left(&mut s, pool);
         check(&mut s, pool);
     }
 }
@@ -130,7 +145,7 @@ fn what_is_written_in_part_is_still_damaged() {
         spoil(&mut s, pool, place, &name, |txn, key| {
             txn.write(key, CHUNK as u64 + 77, vec![0xe5; 9]);
         });
-        until_found(&mut s, pool);
+        until_found(&mut s, pool, How::Repair);
         // A stripe, for which nothing has to be read.
         let (map, part) = (s.mon.map.clone(), bytes(&mut s, 4 * CHUNK));
         s.client.patch(&map, pool, &name, 12 * CHUNK, &part);
@@ -156,7 +171,7 @@ fn a_member_remembers_that_a_shard_is_gone() {
         spoil(&mut s, pool, place, &name, |txn, key| {
             txn.remove(key);
         });
-        until_found(&mut s, pool);
+        until_found(&mut s, pool, How::Repair);
         s.until("over", |s| is_over(s, pool));
         s.deliver_all(first, osd);
         s.commit(osd);

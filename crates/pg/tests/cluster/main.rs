@@ -3,6 +3,7 @@
 mod backoff;
 mod client;
 mod coded;
+mod coded_clones;
 mod coded_gaps;
 mod coded_pgs;
 mod coded_recovery;
@@ -10,6 +11,7 @@ mod coded_scrub;
 mod coded_stale;
 mod coded_thrash;
 mod coded_verdicts;
+mod coded_witness;
 mod copies;
 mod counters;
 mod daemon;

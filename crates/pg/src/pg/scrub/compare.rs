@@ -63,8 +63,10 @@ pub(crate) struct Tally {
     pub deep: u32,
     pub bad: BTreeMap<HObject, BadObject>,
     /// For `rados list-inconsistent-obj`, and how the objects' own lines in the cluster log read.
-    pub records: Vec<FoundObject>,
+    pub records: BTreeMap<HObject, FoundObject>,
     pub lines: Vec<String>,
+    /// Errors that were counted and are not any more: writes have replaced what they were found in.
+    pub forgiven: u32,
     record_bytes: usize,
     /// Objects to be mended, and found ones, beyond what is remembered.
     pub more_bad: u32,
@@ -72,16 +74,34 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A write has replaced all data of some shards of an object; whether that takes back what was found.
+    /// A write has replaced all data of some shards of an object; whether that takes back what was found. What
+    /// is too much to be remembered stays counted.
     pub fn forgive(&mut self, object: &HObject, replaced: &BTreeSet<i8>) -> bool {
-        let Some(bad) = self.bad.get_mut(object).filter(|bad| !bad.extra) else { return false };
-        let before = bad.bad().len();
-        bad.forgive(replaced);
-        let left = bad.bad().len();
-        if left == 0 {
+        if self.bad.get(object).is_some_and(|bad| bad.extra) {
+            return false;
+        }
+        let (mut is_less, mut is_good) = (false, false);
+        if let Some(bad) = self.bad.get_mut(object) {
+            let before = bad.bad().len();
+            bad.forgive(replaced);
+            let left = bad.bad().len();
+            (is_less, is_good) = (left < before, left == 0);
+        }
+        if is_good {
             self.bad.remove(object);
         }
-        left < before
+        let Some(found) = self.records.get_mut(object) else { return is_less };
+        let before = found.counts();
+        found.forgive(replaced, is_good);
+        let left = found.counts();
+        if !found.has_errors() {
+            self.records.remove(object);
+        }
+        let gone = (before.0.saturating_sub(left.0), before.1.saturating_sub(left.1));
+        self.shallow = self.shallow.saturating_sub(gone.0);
+        self.deep = self.deep.saturating_sub(gone.1);
+        self.forgiven += gone.0 + gone.1;
+        is_less || gone != (0, 0)
     }
 
     fn add_bad(&mut self, object: &HObject, verdict: BadObject) {
@@ -91,14 +111,18 @@ impl Tally {
         }
     }
 
-    fn add_record(&mut self, found: FoundObject) {
+    /// Counts the errors of an object, and remembers them.
+    fn add_record(&mut self, object: &HObject, found: FoundObject) {
+        let (shallow, deep) = found.counts();
+        self.shallow += shallow;
+        self.deep += deep;
         let bytes = self.record_bytes + found.bytes();
         if self.records.len() >= MOST_FOUND || bytes > MOST_BYTES {
             self.more_records += 1;
             return;
         }
         self.record_bytes = bytes;
-        self.records.push(found);
+        self.records.insert(object.clone(), found);
     }
 }
 
@@ -228,18 +252,12 @@ impl One<'_> {
                 None => {
                     shard.errors |= shard_error::MISSING;
                     verdict.missing.insert(*osd);
-                    tally.shallow += 1;
                     tally.lines.push(format!("{pgid} shard {osd} {object} : missing"));
                 }
                 Some(copy) => {
                     let what = self.differences(auth, auth_copy, &auth_info, copy, &mut shard, &mut found);
                     if shard.errors != 0 {
                         verdict.inconsistent.insert(*osd);
-                        if shard.errors & shard_error::DEEP != 0 {
-                            tally.deep += 1;
-                        } else {
-                            tally.shallow += 1;
-                        }
                         if !what.is_empty() {
                             tally
                                 .lines
@@ -282,11 +300,6 @@ impl One<'_> {
             }
         }
         verdict.inconsistent.extend(blameless);
-        if found.errors & object_error::DEEP != 0 {
-            tally.deep += 1;
-        } else if found.errors != 0 {
-            tally.shallow += 1;
-        }
         // Shards that do not match each other, and do not tell which of them is wrong, make no other one.
         let is_unsure = self.cx.coded.is_some() && found.errors & object_error::DATA_DIGEST_MISMATCH != 0;
         let can_mend = verdict.extra || !is_unsure;
@@ -294,7 +307,7 @@ impl One<'_> {
             tally.add_bad(self.object, verdict);
         }
         if found.has_errors() {
-            tally.add_record(found);
+            tally.add_record(self.object, found);
         }
     }
 
@@ -306,14 +319,9 @@ impl One<'_> {
             if copy.is_none() {
                 shard.errors |= shard_error::MISSING;
             }
-            if shard.errors & shard_error::DEEP != 0 {
-                tally.deep += 1;
-            } else if shard.errors != 0 {
-                tally.shallow += 1;
-            }
             found.add(*osd, self.record(*osd, *copy, &shard, false));
         }
-        tally.add_record(found);
+        tally.add_record(self.object, found);
         tally
             .lines
             .push(format!("{} soid {} : failed to pick suitable object info", self.cx.pgid, self.object));
@@ -552,7 +560,7 @@ mod tests {
         for i in 0..MOST_FOUND as u32 + 7 {
             let object = HObject { hash: i, ..HObject::min() };
             tally.add_bad(&object, BadObject::default());
-            tally.add_record(FoundObject::new(&object, 0));
+            tally.add_record(&object, FoundObject::new(&object, 0));
         }
         assert_eq!((tally.bad.len(), tally.more_bad), (MOST_FOUND, 7));
         assert_eq!((tally.records.len(), tally.more_records), (MOST_FOUND, 7));
@@ -568,7 +576,7 @@ mod tests {
                 PgShard::replicated(types::OsdId(1)),
                 ShardRecord::new(&object, 0, true, true, Some(&large)),
             );
-            tally.add_record(found);
+            tally.add_record(&object, found);
         }
         assert_eq!((tally.records.len(), tally.more_records), (3, 6));
     }

@@ -13,7 +13,7 @@ use crate::MissingItem;
 use crate::entry::EntryKind;
 use crate::info::PgSums;
 use crate::io::LogLevel;
-use crate::object::stored_version;
+use crate::object::{LoadError, stored_version};
 use crate::osd::shared::{Done, Shared};
 use crate::peer::PgBody;
 
@@ -52,20 +52,22 @@ impl Pg {
                     true => self.scrub.errors_go = true,
                     false => left = (0, 0),
                 }
-            } else if repaired || run.forgave {
-                self.scrub.check_after_repair = true;
-            } else if shallow + deep > 0 {
+            } else if !repaired && !run.forgave {
                 self.scrub.failed_repair = true;
             }
+            self.scrub.check_after_repair |= run.forgave || repaired && fixed != shallow + deep;
         }
         if run.plan.check_repair && left != (0, 0) {
             self.scrub.failed_repair = true;
         }
         self.remember(&run, left, cx);
+        let mends = self.scrub.errors_go || self.scrub.check_after_repair;
+        self.info.history.scrub.mending = run.plan.repair && mends && left != (0, 0);
         let records = if run.plan.repair {
             Records::default()
         } else {
-            Records::new(std::mem::take(&mut run.tally.records), std::mem::take(&mut run.snaps.found))
+            let objects = std::mem::take(&mut run.tally.records).into_values().collect();
+            Records::new(objects, std::mem::take(&mut run.snaps.found))
         };
         self.scrub.records = Some(records);
         cx.scrubs.remove(&self.id);
@@ -204,6 +206,9 @@ impl Pg {
         if run.plan.repair {
             text += &format!(", {fixed} fixed");
         }
+        if run.tally.forgiven > 0 {
+            text += &format!(", {} written over", run.tally.forgiven);
+        }
         cx.cluster_log(if total > 0 { LogLevel::Error } else { LogLevel::Debug }, text);
     }
 
@@ -240,7 +245,10 @@ impl Pg {
                 self.repair_copies(&object, repair, cx);
             }
         }
-        if !self.scrub.repairing || self.scrub.run.is_some() || !self.scrub.repairs.is_empty() {
+        // An earlier interval may have ended in the middle of a repair.
+        let is_left = self.info.history.scrub.mending && self.scrub.wanted.is_none();
+        let is_due = self.scrub.repairing || is_left;
+        if !is_due || self.scrub.run.is_some() || !self.scrub.repairs.is_empty() {
             return;
         }
         let whole = self.missing.is_empty()
@@ -253,9 +261,12 @@ impl Pg {
             if std::mem::take(&mut self.scrub.errors_go) {
                 let h = &mut self.info.history.scrub;
                 (h.shallow_errors, h.deep_errors, h.last_clean_stamp) = (0, 0, cx.now.wall);
+                h.mending = false;
                 self.share_history(cx);
             }
-            if std::mem::take(&mut self.scrub.check_after_repair) && self.scrub.wanted.is_none() {
+            let is_left = self.info.history.scrub.mending;
+            if (std::mem::take(&mut self.scrub.check_after_repair) || is_left) && self.scrub.wanted.is_none()
+            {
                 self.scrub.wanted =
                     Some(Wanted { deep: true, check_repair: true, required: true, ..Wanted::default() });
             }
@@ -348,7 +359,13 @@ impl Pg {
     }
 
     fn drop_extra(&mut self, object: &HObject, version: Eversion, cx: &mut Shared) {
-        if stored_version(&mut cx.store, &self.object_key(object)).is_ok_and(|v| v <= version) {
+        let goes = match stored_version(&mut cx.store, &self.object_key(object)) {
+            Ok(stored) => stored <= version,
+            // Of a shard that is known to be damaged the version need not be known.
+            Err(LoadError::Decode(_)) => version != Eversion::ZERO && self.lost_here.contains(object),
+            Err(LoadError::Store(_)) => false,
+        };
+        if goes {
             let mut txn = Txn::new();
             txn.remove(&self.object_key(object));
             self.forget_mark(object, &mut txn);

@@ -2,13 +2,13 @@
 //!
 //! Source: src/common/scrub_types.cc, object_info_t::encode and SnapSet::encode in src/osd/osd_types.cc.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{EntityName, Epoch, Eversion, HObject, ObjectLocator, PgShard, ReqId, SnapId};
 
-use super::compare::shard_error;
+use super::compare::{object_error, shard_error};
 use super::scan::Scanned;
 use crate::object::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR, SnapSet, WatchInfo, info_flags};
 
@@ -85,6 +85,29 @@ impl FoundObject {
 
     fn union(&self) -> u64 {
         self.shards.values().fold(0, |all, s| all | s.errors)
+    }
+
+    /// How many errors a scrub counts of it: shallow and deep ones. A copy has one, and the object.
+    pub fn counts(&self) -> (u32, u32) {
+        let of_shards = self.shards.values().map(|s| (s.errors, s.errors & shard_error::DEEP != 0));
+        let all = of_shards.chain([(self.errors, self.errors & object_error::DEEP != 0)]);
+        all.filter(|(errors, _)| *errors != 0).fold((0, 0), |(shallow, deep), (_, is_deep)| match is_deep {
+            true => (shallow, deep + 1),
+            false => (shallow + 1, deep),
+        })
+    }
+
+    /// A write has replaced the data of these shards; `is_good` says that no other is to be replaced. That
+    /// shards do not match each other is over when it has replaced all of them.
+    pub fn forgive(&mut self, replaced: &BTreeSet<i8>, is_good: bool) {
+        for (_, shard) in self.shards.iter_mut().filter(|(copy, _)| replaced.contains(&copy.shard)) {
+            shard.errors = 0;
+        }
+        if self.shards.keys().all(|copy| replaced.contains(&copy.shard)) {
+            self.errors = 0;
+        } else if is_good {
+            self.errors &= object_error::DEEP;
+        }
     }
 
     pub fn has_errors(&self) -> bool {

@@ -170,7 +170,7 @@ pub(crate) fn scan(shard: i8, ask: &ScrubAsk, codec: Option<&Codec>, store: &mut
 }
 
 /// The object right behind another.
-pub(super) fn behind(o: &HObject) -> HObject {
+pub(in crate::pg) fn behind(o: &HObject) -> HObject {
     o.at(SnapId(o.snap.0.saturating_add(1)))
 }
 
