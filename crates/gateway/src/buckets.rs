@@ -13,7 +13,7 @@ use classes::client::{EmptyEnvelope, Nothing, index, user as list};
 use codec::Encode;
 use rgw::index::Resharding;
 use rgw::{
-    AccessControl, Bucket, BucketInfo, EntryPoint, Layout, PlacementRule, RawObject, UserBucket,
+    AccessControl, Bucket, BucketInfo, EntryPoint, Layout, ObjectLock, PlacementRule, RawObject, UserBucket,
     UserBucketEntry, UserId, Versioning,
 };
 use types::{Errno, RealTime};
@@ -240,6 +240,7 @@ impl Site {
             bucket: Bucket { tenant, name, marker: id.clone(), id, ..Bucket::default() },
             owner,
             flags: new.flags,
+            object_lock: ObjectLock { enabled: new.flags.has(Versioning::OBJECT_LOCK), rule: None },
             zonegroup: self.zonegroup.clone(),
             created: now,
             placement: rule,

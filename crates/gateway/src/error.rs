@@ -27,6 +27,8 @@ pub enum Error {
     PartTooSmall,
     /// The bucket keeps versions, and what is asked for is a matter of those that do not.
     Versioned,
+    /// A lock keeps the version.
+    Locked,
     /// There is no such placement target, or no such storage class.
     NoSuchPlacement,
     InvalidArgument,
@@ -83,6 +85,7 @@ impl Error {
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
             Self::InvalidPart | Self::PartTooSmall => Errno::EINVAL,
             Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,
+            Self::Locked => Errno::EACCES,
             Self::Versioned | Self::Realm => Errno::EOPNOTSUPP,
             Self::Resharding => Errno::EBUSY,
             Self::Damaged(_) | Self::Unexpected => Errno::EIO,

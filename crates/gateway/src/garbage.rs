@@ -2,16 +2,19 @@
 //! that began earlier have ended. Source: src/rgw/rgw_gc.cc, rgw_gc_log.cc.
 
 use bytes::Bytes;
+use classes::client::Nothing;
 use classes::client::version::{self, CondArgs, Condition};
 use classes::client::{gc, gc_queue, refcount};
-use rgw::{Chain, Garbage, GarbageObject, Manifest, ObjectVersion, RawObject};
+use rgw::{Chain, Garbage, GarbageObject, Manifest, ObjectVersion, Pool, RawObject};
 use types::RealTime;
 
 use crate::buckets::shard_of;
-use crate::{Error, Plan, Request, Site};
+use crate::plan::optional;
+use crate::turn::Turn;
+use crate::{Error, Plan, Reply, Request, Site};
 
 /// Objects that hold garbage. Source: rgw_gc_max_objs in src/common/options.cc.
-pub(crate) const SHARDS: u32 = 32;
+pub const SHARDS: u32 = 32;
 /// Seconds until garbage is removed. Source: rgw_gc_obj_min_wait.
 const WAIT_S: u32 = 2 * 3600;
 /// Source: RGWGC::seed in src/rgw/rgw_gc.h.
@@ -113,6 +116,122 @@ pub(crate) fn collect(site: &Site, objects: Vec<RawObject>, tag: Bytes) -> Plan<
             Ok(_) => Plan::ok(()),
             Err(_) => remove_now(objects, tag),
         })
+}
+
+/// Source: gc_index_lock_name in src/rgw/rgw_gc.cc.
+const LOCK: &[u8] = b"gc_process";
+/// Source: rgw_gc_processor_max_time in src/common/options.cc.
+const LOCK_S: u32 = 3600;
+/// Entries that are worked off while the lock is held.
+const PAGE: u32 = 100;
+/// Objects that are removed at a time. Source: rgw_gc_max_concurrent_io.
+const AT_A_TIME: usize = 10;
+
+/// What a look at garbage did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Entries that were worked off.
+    pub entries: usize,
+    /// More may be due.
+    pub more: bool,
+}
+
+/// Where entries are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Queue,
+    Omap,
+}
+
+impl Site {
+    /// Removes garbage that is due, a page of one of its lists. Entries stay of which an object cannot be
+    /// removed; nothing is done where somebody else is at it.
+    pub fn sweep_garbage(&self, shard: u32) -> Plan<Swept> {
+        let object = RawObject::new(&self.zone.gc, format!("gc.{shard}"));
+        let at = object.clone();
+        let turn = Turn { object: object.clone(), name: LOCK, cookie: Bytes::new(), seconds: LOCK_S };
+        // A list that is not there is not made by looking at it.
+        optional(Plan::ask(Request::new(object).call(&version::READ, &Nothing))).and_then(move |there| {
+            match there.map(|reply| reply.answer(0, &version::READ)).transpose() {
+                Err(e) => Plan::failed(e),
+                Ok(None) => Plan::ok(Swept::default()),
+                Ok(Some(known)) => {
+                    turn.hold(move || sweep(at, known.version.version)).then(|done| match done {
+                        Err(Error::Raced) => Plan::ok(Swept::default()),
+                        done => Plan::Done(done),
+                    })
+                }
+            }
+        })
+    }
+}
+
+/// What an omap has comes before what a queue has, which took its place.
+fn sweep(object: RawObject, version: u64) -> Plan<Swept> {
+    let args = |expired_only, max| gc::ListArgs { marker: Bytes::new(), max, expired_only };
+    let all = Request::new(object.clone()).call(&gc::LIST, &args(false, 1));
+    let due = Request::new(object.clone()).call(&gc::LIST, &args(true, PAGE));
+    let queued = Request::new(object.clone()).call(&gc_queue::LIST, &args(true, PAGE));
+    optional(Plan::ask(all)).and_then(move |reply: Option<Reply>| {
+        let old = match reply.map(|reply| reply.answer(0, &gc::LIST)).transpose() {
+            Ok(old) => old.is_some_and(|old| !old.entries.is_empty()),
+            Err(e) => return Plan::failed(e),
+        };
+        let (list, kept) = match (old, version) {
+            (true, _) => (due, Kept::Omap),
+            (false, QUEUE) => (queued, Kept::Queue),
+            (false, _) => return Plan::ok(Swept::default()),
+        };
+        Plan::ask(list).and_then(move |reply: Reply| {
+            let page = match kept {
+                Kept::Omap => reply.answer(0, &gc::LIST),
+                Kept::Queue => reply.answer(0, &gc_queue::LIST),
+            };
+            match page {
+                Ok(page) => remove_page(object, kept, page.entries, page.truncated),
+                Err(e) => Plan::failed(e),
+            }
+        })
+    })
+}
+
+fn remove_page(object: RawObject, kept: Kept, entries: Vec<Garbage>, more: bool) -> Plan<Swept> {
+    if entries.is_empty() {
+        return Plan::ok(Swept::default());
+    }
+    let tags: Vec<Bytes> = entries.iter().map(|entry| entry.tag.clone()).collect();
+    let swept = Swept { entries: entries.len(), more };
+    let request = Request::new(object);
+    let request = match kept {
+        Kept::Omap => request.call(&gc::REMOVE, &gc::RemoveArgs { tags }),
+        Kept::Queue => request.call(&gc_queue::REMOVE, &gc_queue::RemoveArgs { entries: tags.len() as u64 }),
+    };
+    let raw = |o: GarbageObject| {
+        let object = RawObject::new(&Pool::from_text(&o.pool), o.name);
+        RawObject { locator: o.locator, ..object }
+    };
+    let objects = entries.into_iter().flat_map(|entry| {
+        let Garbage { tag, chain, .. } = entry;
+        chain.objects.into_iter().map(move |o| (raw(o), tag.clone()))
+    });
+    remove_some(objects.collect()).and_then(move |gone| match gone {
+        true => Plan::ask(request).and_then(move |_| Plan::ok(swept)),
+        false => Plan::ok(Swept::default()),
+    })
+}
+
+/// Removes objects, some at a time from behind; whether all are gone.
+fn remove_some(mut objects: Vec<(RawObject, Bytes)>) -> Plan<bool> {
+    let some = objects.split_off(objects.len().saturating_sub(AT_A_TIME));
+    if some.is_empty() {
+        return Plan::ok(true);
+    }
+    let put =
+        |(object, tag)| Request::new(object).call(&refcount::PUT, &refcount::TagArgs { tag, implicit: true });
+    Plan::ask_each(some.into_iter().map(put).collect()).and_then(|replies| {
+        let gone = |reply: &Result<_, _>| matches!(reply, Ok(_) | Err(types::Errno::ENOENT));
+        if replies.iter().all(gone) { remove_some(objects) } else { Plan::ok(false) }
+    })
 }
 
 /// Takes the reference of a tag from each of some objects, which go with their last one.

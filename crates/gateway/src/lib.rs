@@ -25,15 +25,18 @@ mod users;
 
 // What buckets hold.
 mod garbage;
+pub mod lifecycle;
 mod objects;
+mod turn;
 
 pub use ask::{Op, Output, Reply, Request};
 pub use boot::Start;
 pub use buckets::{BucketState, BucketStats, NewBucket};
 pub use error::Error;
+pub use garbage::{SHARDS as GARBAGE_SHARDS, Swept};
 pub use objects::{
-    AttrChange, Complete, Condition, CopyTo, Finish, FinishPart, Head, Listed, ListedVersion, Listing,
-    MAX_PARTS, MIN_PART, Opened, Part, Removed, SharedBucket, Upload, UploadId, Written,
+    AttrChange, Complete, Condition, CopyTo, Finish, FinishPart, Head, Listed, ListedVersion, Listing, Lock,
+    MAX_PARTS, MIN_PART, Opened, Part, Removed, Remover, SharedBucket, Upload, UploadId, Written,
 };
 pub use plan::{Plan, Rados};
 pub use site::{Moment, Site};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use clap::Args;
 use gateway::{Error, Moment, Site, Start, Subusers};
 use rados::Cluster;
-use rgwio::{Limits, Performer};
+use rgwio::{Limits, Performer, Worker};
 use s3::{Bounds, Front, Gateway, Settings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,8 +36,8 @@ A user, then a server, then a client:
   s3cmd --host 127.0.0.1:7480 --host-bucket 127.0.0.1:7480 --no-ssl --access_key KEY --secret_key SECRET mb s3://b
 
 Served: buckets, objects with ranges and conditions, copies, uploads in parts, versions, ACLs, policies of buckets, tags, CORS, forms,
-presigned URLs, quotas; signatures of versions 4 and 2. What is not served (locks, encryption, lifecycles ...) is answered with 501
-NotImplemented. TLS is a proxy's.";
+presigned URLs, quotas, locks on objects, lifecycles; signatures of versions 4 and 2. What is not served (encryption, websites ...) is
+answered with 501 NotImplemented. TLS is a proxy's. Objects expire, and garbage goes, by whichever gateway comes first, radosgw or this.";
 
 #[derive(Debug, Clone, Args)]
 pub struct RgwArgs {
@@ -61,6 +61,9 @@ pub struct RgwArgs {
     /// What all requests may hold of objects: bytes, or a number with K, M, G or T.
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::args::parse_size)]
     window_memory: u64,
+    /// Seconds that lifecycles take for a day, for tests; 0 for days, whose rounds begin between 0 and 6 o'clock UTC.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    rgw_lc_debug_interval: u32,
     /// Make a user with this name, print its access key and secret, and end.
     #[arg(long, value_name = "NAME")]
     add_user: Option<String>,
@@ -138,6 +141,11 @@ impl Store {
         Ok(Keys { access_key: text(&key.id), secret: text(&key.secret) })
     }
 
+    /// What works beside the requests of clients.
+    fn worker(&self, interval: u32) -> Worker {
+        Worker::new(self.site.clone(), self.performer.clone(), interval)
+    }
+
     pub fn front(self, zonegroup: &str, window_bytes: u64) -> Arc<Front> {
         let settings = Settings { zonegroup: zonegroup.to_owned() };
         Arc::new(Front::new(Gateway::new(self.site, self.performer, settings), window_bytes))
@@ -176,18 +184,25 @@ async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let connections = usize::try_from(args.max_connections).unwrap_or(usize::MAX);
     let bounds = Bounds { connections, window_bytes: args.window_memory };
+    let worker = store.worker(args.rgw_lc_debug_interval);
     let front = store.front(&args.rgw_zonegroup, bounds.window_bytes);
+    let (lifecycles, garbage) = (worker.clone(), worker.clone());
+    let mut works = tokio::task::JoinSet::new();
+    works.spawn(async move { lifecycles.run_lifecycles().await });
+    works.spawn(async move { garbage.run_garbage().await });
     say!("http://{}", listener.local_addr()?);
     tokio::select! {
         () = s3::serve(listener, Arc::clone(&front), &bounds) => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
-    // What clients wait for is brought to its end.
+    worker.stop();
+    // What clients wait for is brought to its end, and so is a step of the work.
     let drained = async {
         while !front.is_idle() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        while works.join_next().await.is_some() {}
     };
     tokio::select! {
         drained = tokio::time::timeout(DRAIN_LIMIT, drained) => {

@@ -38,6 +38,7 @@ mod reshard;
 
 // Objects.
 mod garbage;
+pub mod iso_8601;
 mod manifest;
 mod object;
 
@@ -62,7 +63,7 @@ pub use manifest::{Manifest, ManifestRule, Piece, Stripe, Tail};
 pub use names::{Bucket, ExplicitPlacement, Key, Object, Pool, RawObject, UserId};
 pub use notice::{Notice, NoticeOp, Noticed, ObjectVersion};
 pub use object::{CompressedBlock, Compression, OlhInfo, OlhPending, PartInfo, Tags, UploadInfo};
-pub use object_lock::{LegalHold, ObjectLock, Retention};
+pub use object_lock::{DefaultRetention, LegalHold, ObjectLock, Retention};
 pub use period::{Period, PeriodConfig, PeriodMap, Realm};
 pub use placement::PlacementRule;
 pub use public_access::PublicAccessBlock;

@@ -51,6 +51,12 @@ pub struct Retention {
 }
 wire_struct!(Retention(1, 1) { mode, until });
 
+impl Retention {
+    /// Lets itself be bypassed by who has the right to.
+    pub const GOVERNANCE: &[u8] = b"GOVERNANCE";
+    pub const COMPLIANCE: &[u8] = b"COMPLIANCE";
+}
+
 /// The attribute `user.rgw.object-legal-hold`. Source: RGWObjectLegalHold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LegalHold {
@@ -58,3 +64,9 @@ pub struct LegalHold {
     pub status: Bytes,
 }
 wire_struct!(LegalHold(1, 1) { status });
+
+impl LegalHold {
+    pub fn is_on(&self) -> bool {
+        self.status.as_ref() == b"ON"
+    }
+}

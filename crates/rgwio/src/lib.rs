@@ -9,5 +9,7 @@
 mod perform;
 mod request;
 mod turns;
+mod work;
 
 pub use perform::{Limits, Performer};
+pub use work::Worker;

@@ -210,6 +210,15 @@ pub fn is_data(parts: &Parts) -> S3Result<bool> {
     Ok(parts.method == Method::PUT && key(parts)?.is_some() && !is_copy && fields.all(plain))
 }
 
+/// Whether an object comes of the request, at once or of an upload that begins.
+pub fn writes_object(parts: &Parts) -> S3Result<bool> {
+    let names = query_names(parts);
+    let is_copy = parts.headers.contains_key("x-amz-copy-source") && !names.contains(&"uploadId");
+    let begins = parts.method == Method::POST && names.contains(&"uploads");
+    let is_put = parts.method == Method::PUT && !names.contains(&"uploadId");
+    Ok(key(parts)?.is_some() && (begins || (is_put && (is_copy || is_data(parts)?))))
+}
+
 /// Bytes of the body, out of its chunks.
 pub fn length(parts: &Parts, payload: &Payload, is_data: bool) -> S3Result<u64> {
     let number = |name: &str| {
@@ -419,6 +428,23 @@ mod tests {
         check(Method::PUT, "/b/", false);
         check(Method::POST, "/b/k?uploadId=2", false);
         assert!(!is_data(&parts(Method::PUT, "/b/k", &[("x-amz-copy-source", "/a/b")])).unwrap());
+    }
+
+    #[test]
+    fn what_writes_an_object_may_lock_it() {
+        let check = |method, uri, copy, want| {
+            let headers: &[(&'static str, &str)] = if copy { &[("x-amz-copy-source", "/a/b")] } else { &[] };
+            assert_eq!(writes_object(&parts(method, uri, headers)).unwrap(), want, "{uri}");
+        };
+        check(Method::PUT, "/b/k", false, true);
+        check(Method::PUT, "/b/k", true, true);
+        check(Method::POST, "/b/k?uploads", false, true);
+        check(Method::PUT, "/b/k?partNumber=1&uploadId=2", false, false);
+        check(Method::PUT, "/b/k?partNumber=1&uploadId=2", true, false);
+        check(Method::PUT, "/b/k?tagging", false, false);
+        check(Method::PUT, "/b", false, false);
+        check(Method::GET, "/b/k", false, false);
+        check(Method::POST, "/b/k?uploadId=2", false, false);
     }
 
     #[test]

@@ -37,11 +37,11 @@ const METADATA: &str = "x-amz-meta-";
 /// Type of what has none. Source: src/rgw/rgw_rest_s3.cc.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
-/// Headers of a request for what is not served. Where nothing is locked there is no lock to bypass.
-pub fn refuse(headers: &HeaderMap) -> S3Result<()> {
+/// Headers of a request for what is not served; those of locks where the request writes no object.
+pub fn refuse(headers: &HeaderMap, writes: bool) -> S3Result<()> {
     let unserved = |name: &str| {
         name.starts_with("x-amz-server-side-encryption")
-            || name.starts_with("x-amz-object-lock")
+            || (name.starts_with("x-amz-object-lock") && !writes)
             || name.starts_with("x-amz-copy-source-server-side-encryption")
             || name == "x-amz-write-offset-bytes"
             || name == "x-amz-mfa"
@@ -183,11 +183,12 @@ mod tests {
         for name in ["x-amz-server-side-encryption", "x-amz-mfa", "x-amz-object-lock-mode"] {
             let mut headers = HeaderMap::new();
             headers.append(hyper::header::HeaderName::from_static(name), "x".parse().unwrap());
-            assert!(refuse(&headers).is_err(), "{name}");
+            assert!(refuse(&headers, false).is_err(), "{name}");
+            assert_eq!(refuse(&headers, true).is_ok(), name.starts_with("x-amz-object-lock"), "{name}");
         }
-        assert!(refuse(&HeaderMap::new()).is_ok());
+        assert!(refuse(&HeaderMap::new(), false).is_ok());
         let mut headers = HeaderMap::new();
         headers.append("x-amz-server-side-encryption-customer-key", "x".parse().unwrap());
-        assert_eq!(refuse(&headers).unwrap_err().code().as_str(), "InvalidArgument");
+        assert_eq!(refuse(&headers, false).unwrap_err().code().as_str(), "InvalidArgument");
     }
 }

@@ -151,7 +151,7 @@ impl Front {
         let (mut parts, body) = request.into_parts();
         asked::check_headers(&parts)?;
         asked::check_query(&parts)?;
-        attrs::refuse(&parts.headers)?;
+        attrs::refuse(&parts.headers, asked::writes_object(&parts)?)?;
         if parts.method == Method::OPTIONS {
             let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
             let tenant = match asked::take_tenant(&mut parts)? {

@@ -25,6 +25,8 @@ fn kind(action: Action) -> u32 {
         A::GetBucketAcl | A::GetBucketCORS | A::GetBucketLocation | A::GetBucketPolicy => 1,
         A::GetBucketPolicyStatus | A::GetBucketRequestPayment | A::GetBucketTagging => 1,
         A::GetBucketPublicAccessBlock | A::GetBucketVersioning | A::GetBucketWebsite => 1,
+        A::GetBucketObjectLockConfiguration | A::GetObjectRetention | A::GetObjectLegalHold => 1,
+        A::GetLifecycleConfiguration => 1,
         A::GetObject | A::GetObjectAcl | A::GetObjectTagging | A::ListAllMyBuckets | A::ListBucket => 1,
         A::GetObjectVersion | A::GetObjectVersionAcl | A::GetObjectVersionTagging => 1,
         A::ListBucketMultipartUploads | A::ListBucketVersions | A::ListMultipartUploadParts => 1,

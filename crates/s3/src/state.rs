@@ -8,7 +8,7 @@ use bytes::Bytes;
 use codec::Decode;
 use gateway::{BucketState, Error, Moment, Plan, SharedBucket, Site};
 use rgw::policy::{Action, Policy};
-use rgw::{AccessControl, BucketInfo, Cors, PublicAccessBlock, UserInfo, Versioning};
+use rgw::{AccessControl, BucketInfo, Cors, Lifecycle, PublicAccessBlock, UserInfo, Versioning};
 use rgwio::Performer;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 use types::{RealTime, Utime};
@@ -58,6 +58,7 @@ pub struct BucketView {
     pub public: PublicAccessBlock,
     pub policy: Option<Policy>,
     pub cors: Option<Cors>,
+    pub lifecycle: Option<Lifecycle>,
     /// There is a policy, and it cannot be read: nobody knows what it forbids.
     is_unread: bool,
 }
@@ -71,13 +72,14 @@ impl BucketView {
         let acl = decoded(attrs, ACL)?.unwrap_or_default();
         let public = decoded(attrs, PUBLIC_ACCESS)?.unwrap_or_default();
         let cors = decoded(attrs, CORS)?;
+        let lifecycle = decoded(attrs, gateway::lifecycle::ATTR)?;
         let info: Arc<BucketInfo> = Arc::new(state.instance.value.clone());
         let tenant = String::from_utf8_lossy(&info.bucket.tenant);
         let policy = attrs.get(POLICY).filter(|text| !text.is_empty());
         let policy = policy.map(|text| Policy::read(text, &tenant));
         let is_unread = matches!(policy, Some(Err(_)));
         let policy = policy.and_then(Result::ok);
-        Ok(Self { info, acl, public, policy, cors, is_unread, state })
+        Ok(Self { info, acl, public, policy, cors, lifecycle, is_unread, state })
     }
 
     /// Whether grants to everybody count.
@@ -108,9 +110,6 @@ impl BucketView {
         // Its owner is suspended. Source: rgw_build_bucket_policies in src/rgw/rgw_op.cc.
         if flags.has(Versioning::SUSPENDED_BUCKET) {
             return Err(errors::custom("UserSuspended", 403));
-        }
-        if flags.has(Versioning::OBJECT_LOCK) {
-            return Err(errors::not_served("buckets with locks on objects are not served"));
         }
         if self.is_unread {
             return Err(errors::not_served("the bucket's policy cannot be read"));

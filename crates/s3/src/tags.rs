@@ -20,7 +20,8 @@ fn invalid() -> S3Error {
     errors::custom("InvalidTag", 400)
 }
 
-fn add(tags: &mut Tags, max: usize, key: &str, value: &str) -> S3Result<()> {
+/// Adds a tag, if it is one and there is room.
+pub fn add(tags: &mut Tags, max: usize, key: &str, value: &str) -> S3Result<()> {
     if tags.tags.len() >= max || key.is_empty() || key.len() > MAX_KEY || value.len() > MAX_VALUE {
         return Err(invalid());
     }

@@ -28,6 +28,29 @@ impl Site {
         changes: Vec<AttrChange>,
         moment: &mut Moment,
     ) -> Plan<RealTime> {
+        self.set(bucket, key, (head, false), changes, moment)
+    }
+
+    /// The same as long as these attributes are as they were read, of which the change follows: else `Raced`.
+    pub fn set_attrs_as_seen(
+        &self,
+        bucket: &SharedBucket,
+        key: &Key,
+        head: Head,
+        changes: Vec<AttrChange>,
+        moment: &mut Moment,
+    ) -> Plan<RealTime> {
+        self.set(bucket, key, (head, true), changes, moment)
+    }
+
+    fn set(
+        &self,
+        bucket: &SharedBucket,
+        key: &Key,
+        (head, as_seen): (Head, bool),
+        changes: Vec<AttrChange>,
+        moment: &mut Moment,
+    ) -> Plan<RealTime> {
         let tag: Bytes = [b"_", &moment.letters(31)[..]].concat().into();
         let key = Key { instance: head.version.clone(), ..key.clone() };
         let change = named(&key).and_then(|()| Change::new(self, bucket, &key, &key.name, tag));
@@ -40,7 +63,7 @@ impl Site {
         }
         let change = if is_versioned(bucket) { change.of_version() } else { change };
         let (site, bucket) = (self.clone(), bucket.clone());
-        Setting { site, bucket, key, changes, change, now: moment.now }.go_on(head, TRIES)
+        Setting { site, bucket, key, changes, as_seen, change, now: moment.now }.go_on(head, TRIES)
     }
 }
 
@@ -50,13 +73,15 @@ struct Setting {
     bucket: SharedBucket,
     key: Key,
     changes: Vec<AttrChange>,
+    /// What is changed is as it was read.
+    as_seen: bool,
     change: Change,
     now: RealTime,
 }
 
 impl Setting {
     fn go_on(self, head: Head, tries: u32) -> Plan<RealTime> {
-        let request = request(&head, &self.changes).at(self.now);
+        let request = request(&head, &self.changes, self.as_seen).at(self.now);
         let meta = match meta_then(head.clone(), self.changes.clone(), self.now) {
             Ok(meta) => meta,
             Err(e) => return Plan::failed(e),
@@ -72,7 +97,7 @@ impl Setting {
                 Err(e) if e.is_unclear() => Plan::failed(e),
                 Err(e) => Plan::ask(this.change.cancelled()).then(move |_| match e {
                     Error::Rados(Errno::ENOENT) => Plan::failed(Error::NoSuchKey),
-                    Error::Raced if tries > 0 => this.again(head, tries - 1),
+                    Error::Raced if tries > 0 && !this.as_seen => this.again(head, tries - 1),
                     e => Plan::failed(e),
                 }),
             })
@@ -89,8 +114,13 @@ impl Setting {
     }
 }
 
-fn request(head: &Head, changes: &[AttrChange]) -> Request {
+fn request(head: &Head, changes: &[AttrChange], as_seen: bool) -> Request {
     let request = head.is_there().into_iter().fold(Request::new(head.object.clone()), Request::op);
+    let seen = changes.iter().filter(|_| as_seen).map(|(name, _)| Op::AttrIs {
+        name: name.clone(),
+        value: head.attrs.get(name).cloned().unwrap_or_default(),
+    });
+    let request = seen.fold(request, Request::op);
     changes.iter().fold(request, |request, (name, value)| match value {
         Some(value) => request.set_attr(name.clone(), value.clone()),
         None => request.op(Op::RemoveAttr(name.clone())),

@@ -25,9 +25,11 @@ use crate::{Error, Site};
 mod attrs;
 mod change;
 mod copy;
+mod expire;
 mod get;
 mod head;
 mod list;
+mod lock;
 mod put;
 mod quota;
 mod upload;
@@ -43,21 +45,25 @@ mod remove;
 #[cfg(test)]
 mod suspended_tests;
 #[cfg(test)]
-mod tests;
+mod sweep_tests;
+#[cfg(test)]
+pub(crate) mod tests;
 #[cfg(test)]
 mod upload_tests;
 #[cfg(test)]
-mod versions_tests;
+pub(crate) mod versions_tests;
 
 pub use attrs::AttrChange;
 pub use copy::CopyTo;
 pub use get::Opened;
 pub use head::Head;
 pub use list::{Listed, ListedVersion, Listing};
+pub use lock::Lock;
+pub(crate) use lock::has_locks;
 pub(crate) use put::waste;
 pub use put::{Condition, Finish, Upload, Written};
 pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
-pub use versions::Removed;
+pub use versions::{Removed, Remover};
 
 /// Attributes of heads. Source: src/rgw/rgw_common.h.
 pub(crate) mod attr {
@@ -73,12 +79,9 @@ pub(crate) mod attr {
     /// In front of what stays of a head when the object is removed.
     pub const OLH: &[u8] = b"user.rgw.olh.";
     /// What may change of an object while its data stays.
-    pub const CHANGEABLE: [&[u8]; 4] = [
-        b"user.rgw.acl",
-        b"user.rgw.x-amz-tagging",
-        b"user.rgw.object-retention",
-        b"user.rgw.object-legal-hold",
-    ];
+    pub const CHANGEABLE: [&[u8]; 4] = [b"user.rgw.acl", b"user.rgw.x-amz-tagging", RETENTION, LEGAL_HOLD];
+    pub const RETENTION: &[u8] = b"user.rgw.object-retention";
+    pub const LEGAL_HOLD: &[u8] = b"user.rgw.object-legal-hold";
 }
 
 /// How often a change is tried to an object whose attributes others change at the same time.

@@ -7,7 +7,7 @@ use types::SeededEntropy;
 use super::tests::{MIB, collect_garbage, finish, list, ramp, step};
 use super::upload_tests::{begin, joined, part};
 use super::versions_tests::{
-    ENABLED, SUSPENDED, bucket, get, ids, owner, put, version, versions, with_flags,
+    ENABLED, SUSPENDED, bucket, get, ids, put, remover, version, versions, with_flags,
 };
 use super::*;
 use crate::cluster::{Cluster, NOW, site};
@@ -119,7 +119,7 @@ fn check_removal(flags: u32, which: Option<usize>) {
         let before = ids(&mut c, &b, "k");
         let key = which.map_or(Key::plain("k"), |n| version("k", &before[n]));
         let of = key.clone();
-        let mut planned = moment(&c, |m| site().remove_version(&b, of, &owner(), m));
+        let mut planned = moment(&c, |m| site().remove_version(&b, of, &remover(), m));
         for _ in 0..steps {
             planned = step(planned, &mut c);
         }
@@ -215,7 +215,7 @@ fn a_put_waits_for_an_index_that_moves() {
 fn a_removal_waits_for_an_index_that_moves() {
     for flags in [0, ENABLED, SUSPENDED] {
         let plan = |c: &mut Cluster, b: &SharedBucket| {
-            moment(c, |m| site().remove_version(b, Key::plain("k"), &owner(), m))
+            moment(c, |m| site().remove_version(b, Key::plain("k"), &remover(), m))
         };
         check_wait(flags, plan, |c, moved, steps| {
             assert_eq!(get(c, moved, Key::plain("k")), Err(Error::NoSuchKey), "{flags} {steps}");

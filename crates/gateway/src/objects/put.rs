@@ -12,6 +12,7 @@ use rgw::{Key, Manifest, Object, RawObject};
 use types::{Errno, RealTime};
 
 use super::change::{Change, Prepared};
+use super::lock::lock_new;
 use super::versions::{NAME_TAG, Showing, is_versioned, null_or};
 use super::{Head, SharedBucket, TRIES, attr, listed_meta, named};
 use crate::system::Attrs;
@@ -329,7 +330,8 @@ impl NewHead {
         }
     }
 
-    fn prepare(self, old: Option<Head>) -> Plan<Made> {
+    fn prepare(mut self, old: Option<Head>) -> Plan<Made> {
+        lock_new(&self.bucket, &mut self.finish.attrs, self.finish.now);
         let first = self.first.clone().into_iter().collect();
         let prepared = self.change.clone().prepare_add(&self.site, self.bucket.clone());
         prepared.and_then(move |Prepared { bucket, change, .. }| {

@@ -303,7 +303,7 @@ fn a_name_may_be_given_up_while_it_is_written() {
         let one = plan_put(&c, &b, seed, data.clone());
         let mut entropy = SeededEntropy(seed + 9000);
         let moment = &mut Moment { now: NOW, entropy: &mut entropy };
-        let other = site().remove_version(&b, version("k", &first), &owner(), moment);
+        let other = site().remove_version(&b, version("k", &first), &remover(), moment);
         let (written, removed) = in_turn(&mut c, seed, (one, other));
         let done = (written.map(|written| written.overtaken), removed.map(|removed| removed.is_marker));
         assert_eq!(done, (Ok(false), Ok(false)), "{seed}");

@@ -142,7 +142,7 @@ pub(super) fn held_by(c: &mut Cluster, b: &SharedBucket, key: &'static str) -> V
 }
 
 /// Performs the requests that a plan has now.
-pub(super) fn step<T>(plan: Plan<T>, c: &mut Cluster) -> Plan<T> {
+pub(crate) fn step<T>(plan: Plan<T>, c: &mut Cluster) -> Plan<T> {
     match plan {
         Plan::Ask(requests, next) => {
             next(requests.into_iter().map(|r| crate::Rados::perform(c, r)).collect())

@@ -23,7 +23,7 @@ use types::{Errno, RealTime};
 
 use super::change::{Change, Prepared};
 use super::remove::{deleted, remove_head};
-use super::{Head, SharedBucket, TRIES, attr};
+use super::{Head, Lock, SharedBucket, TRIES, attr, has_locks};
 use crate::plan::optional;
 use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
@@ -49,7 +49,8 @@ pub(crate) fn is_versioned(bucket: &BucketInfo) -> bool {
 }
 
 pub(crate) fn gives_ids(bucket: &BucketInfo) -> bool {
-    is_versioned(bucket) && !bucket.flags.has(Versioning::VERSIONS_SUSPENDED)
+    // Where versions can have locks, none takes the place of another one.
+    is_versioned(bucket) && (has_locks(bucket) || !bucket.flags.has(Versioning::VERSIONS_SUSPENDED))
 }
 
 /// The version that clients call `null` has no id.
@@ -89,6 +90,15 @@ enum Step {
     /// Shows a version, or a delete marker with what listings say of it.
     Link(Bytes, Option<Meta>),
     Unlink(Bytes),
+}
+
+/// Who removes an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remover {
+    /// Of the delete marker that may come.
+    pub owner: rgw::Owner,
+    /// Retentions that let themselves be bypassed keep nothing.
+    pub bypasses: bool,
 }
 
 /// What a removal did.
@@ -180,12 +190,13 @@ impl Site {
 
     /// Removes an object: the version that a key names, or what is shown, in whose place a delete marker
     /// comes where the bucket keeps versions. `NoSuchKey` where there is nothing to remove, `Versioned` where
-    /// the bucket, as it is known here, has no versions with ids: it may have by now.
+    /// the bucket, as it is known here, has no versions with ids: it may have by now; `Locked` where a lock
+    /// keeps the version.
     pub fn remove_version(
         &self,
         bucket: &SharedBucket,
         key: Key,
-        owner: &rgw::Owner,
+        by: &Remover,
         moment: &mut Moment,
     ) -> Plan<Removed> {
         let names_version = !key.instance.is_empty();
@@ -201,7 +212,10 @@ impl Site {
         let showing = self.showing(bucket, &key, moment);
         if names_version {
             let of = key.clone();
-            let found = site.clone().follow(bucket.clone(), move |bucket| site.entry_of(bucket, &of));
+            let unlocked = site.unlocked(bucket, &key, by.bypasses, now);
+            let bucket = bucket.clone();
+            let found = unlocked
+                .and_then(move |()| site.clone().follow(bucket, move |bucket| site.entry_of(bucket, &of)));
             return found.and_then(move |(bucket, entry)| {
                 let is_marker = entry.has(DELETE_MARKER);
                 let removed = Removed { version: null_or(&key.instance), is_marker };
@@ -212,12 +226,25 @@ impl Site {
         let id = if gives_ids(bucket) { moment.version_id() } else { Bytes::new() };
         let meta = Meta {
             mtime: now,
-            owner: owner.id.to_text(),
-            owner_name: owner.display_name.clone(),
+            owner: by.owner.id.to_text(),
+            owner_name: by.owner.display_name.clone(),
             ..Meta::default()
         };
         let removed = Removed { version: null_or(&id), is_marker: true };
         showing.make(Step::Link(id, Some(meta)), TRIES).and_then(|()| Plan::ok(removed))
+    }
+
+    /// Fails with `Locked` where a lock keeps a version. One that is put on it just then may come too late, as
+    /// in radosgw.
+    fn unlocked(&self, bucket: &SharedBucket, key: &Key, bypasses: bool, now: RealTime) -> Plan<()> {
+        if !has_locks(bucket) {
+            return Plan::ok(());
+        }
+        // A delete marker has no head, and no lock.
+        self.head(bucket, key, 0).try_map(move |head| match head.map(|head| Lock::of(&head.attrs)) {
+            Some(lock) if !lock.clone()?.lets_go(now, bypasses) => Err(Error::Locked),
+            _ => Ok(()),
+        })
     }
 
     /// Shows a version that somebody wrote, with this tag, who may have died before this was done.
@@ -251,7 +278,7 @@ impl Site {
 
     /// A version's entry in the index; of the one without an id the delete marker's, where it is one.
     /// `NoSuchKey` where there is none, `NoSuchBucket` where there is no index.
-    fn entry_of(&self, bucket: &SharedBucket, key: &Key) -> Plan<Entry> {
+    pub(crate) fn entry_of(&self, bucket: &SharedBucket, key: &Key) -> Plan<Entry> {
         self.located(bucket, key).and_then(|(_, entry)| Plan::ok(entry))
     }
 

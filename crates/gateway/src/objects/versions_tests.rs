@@ -15,19 +15,23 @@ use crate::recorded::{Told, asked, bytes, ops, requests, session};
 use crate::system::Attrs;
 use crate::{Moment, NewBucket, Plan, Request};
 
-pub(super) fn owner() -> Owner {
+pub(crate) fn owner() -> Owner {
     Owner { id: UserId::plain("recorded"), display_name: "R".into() }
 }
 
-pub(super) fn with_flags(b: &SharedBucket, flags: u32) -> SharedBucket {
+pub(crate) fn remover() -> Remover {
+    Remover { owner: owner(), bypasses: false }
+}
+
+pub(crate) fn with_flags(b: &SharedBucket, flags: u32) -> SharedBucket {
     Arc::new(BucketInfo { flags: Versioning(flags), ..BucketInfo::clone(b) })
 }
 
-pub(super) const ENABLED: u32 = Versioning::VERSIONED;
-pub(super) const SUSPENDED: u32 = Versioning::VERSIONED | Versioning::VERSIONS_SUSPENDED;
+pub(crate) const ENABLED: u32 = Versioning::VERSIONED;
+pub(crate) const SUSPENDED: u32 = Versioning::VERSIONED | Versioning::VERSIONS_SUSPENDED;
 
 /// A bucket that keeps versions.
-pub(super) fn bucket(c: &mut Cluster) -> SharedBucket {
+pub(crate) fn bucket(c: &mut Cluster) -> SharedBucket {
     with_queues(c);
     let new = NewBucket {
         name: "b".into(),
@@ -40,7 +44,7 @@ pub(super) fn bucket(c: &mut Cluster) -> SharedBucket {
     Arc::new(run(c, |moment| site().create_bucket(new, moment)).unwrap())
 }
 
-pub(super) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Bytes, Error> {
+pub(crate) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> Result<Bytes, Error> {
     let (number, key) = (c.done.len() as u64, Key::plain(key.as_bytes().to_vec()));
     let data = Bytes::copy_from_slice(data);
     let written = run(c, |moment| {
@@ -50,21 +54,21 @@ pub(super) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> 
     written.map(|written| written.version)
 }
 
-pub(super) fn version(key: &str, id: &Bytes) -> Key {
+pub(crate) fn version(key: &str, id: &Bytes) -> Key {
     Key { instance: id.clone(), ..Key::plain(key.as_bytes().to_vec()) }
 }
 
-pub(super) fn get(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Bytes, Error> {
+pub(crate) fn get(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Bytes, Error> {
     let opened = run(c, |m| site().open(b, &key, 1024, m))?;
     opened.read(0, u64::MAX).run(c)
 }
 
-pub(super) fn remove(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Removed, Error> {
-    run(c, |moment| site().remove_version(b, key, &owner(), moment))
+pub(crate) fn remove(c: &mut Cluster, b: &SharedBucket, key: Key) -> Result<Removed, Error> {
+    run(c, |moment| site().remove_version(b, key, &remover(), moment))
 }
 
 /// All versions, page by page: name, id, whether it is the latest, whether it is a delete marker.
-pub(super) fn versions(c: &mut Cluster, b: &SharedBucket, max: usize) -> Vec<(String, Bytes, bool, bool)> {
+pub(crate) fn versions(c: &mut Cluster, b: &SharedBucket, max: usize) -> Vec<(String, Bytes, bool, bool)> {
     let mut listing = Listing { max, versions: true, ..Listing::default() };
     let mut all = Vec::new();
     loop {
@@ -78,7 +82,7 @@ pub(super) fn versions(c: &mut Cluster, b: &SharedBucket, max: usize) -> Vec<(St
     }
 }
 
-pub(super) fn ids(c: &mut Cluster, b: &SharedBucket, key: &str) -> Vec<Bytes> {
+pub(crate) fn ids(c: &mut Cluster, b: &SharedBucket, key: &str) -> Vec<Bytes> {
     versions(c, b, 3).into_iter().filter(|(name, ..)| name == key).map(|(_, id, ..)| id).collect()
 }
 
@@ -190,7 +194,7 @@ impl Session {
         let mut moment = Moment { now: WHOLE, entropy: &mut entropy };
         let b = with_flags(&self.bucket, flags);
         let site = Site { instance: 6230, ..session() };
-        site.remove_version(&b, key, &owner(), &mut moment).run(&mut self.c).unwrap();
+        site.remove_version(&b, key, &remover(), &mut moment).run(&mut self.c).unwrap();
     }
 }
 
@@ -440,7 +444,7 @@ fn two_may_change_one_name_at_once() {
         let moment = &mut Moment { now: NOW, entropy: &mut entropy };
         let upload = site().put(&b, Key::plain("k"), Bytes::new(), 70, moment).unwrap();
         let mut one = upload.write("second".into()).and_then(|u| u.finish(finish(Condition::Any)));
-        let mut other = site().remove_version(&b, version("k", &first), &owner(), moment);
+        let mut other = site().remove_version(&b, version("k", &first), &remover(), moment);
         for n in draw {
             match n % 2 {
                 0 => one = step(one, &mut c),

@@ -2,7 +2,7 @@
 //! other way round.
 
 use bytes::Bytes;
-use gateway::{Listing, Removed, SharedBucket};
+use gateway::{Listing, Removed, Remover, SharedBucket};
 use rgw::{Key, Versioning};
 use serde_json::{Value, json};
 
@@ -24,7 +24,8 @@ impl Core {
     }
 
     async fn remove_version(&self, bucket: &SharedBucket, key: Key) -> Removed {
-        self.ok(moment(|m| self.site.remove_version(bucket, key, &self.owner, m))).await
+        let by = Remover { owner: self.owner.clone(), bypasses: false };
+        self.ok(moment(|m| self.site.remove_version(bucket, key, &by, m))).await
     }
 
     /// All versions as the peer tells of them: name, id, whether it is the latest, and the sum of its bytes.

@@ -4,6 +4,8 @@
 mod access;
 mod acl;
 mod cors;
+pub mod lifecycle;
+pub mod lock;
 mod payment;
 mod policy;
 mod tagging;
@@ -71,6 +73,15 @@ pub enum Config {
     PutPayment,
     GetVersioning,
     PutVersioning,
+    GetLifecycle,
+    PutLifecycle,
+    DeleteLifecycle,
+    GetLockRule,
+    PutLockRule,
+    GetRetention,
+    PutRetention,
+    GetHold,
+    PutHold,
 }
 
 impl Config {
@@ -79,9 +90,11 @@ impl Config {
         match self {
             C::GetAcl | C::GetTags | C::GetCors | C::GetPolicy | C::GetPolicyStatus => false,
             C::GetPublicAccess | C::GetPayment | C::GetVersioning => false,
+            C::GetLifecycle | C::GetLockRule | C::GetRetention | C::GetHold => false,
             C::PutAcl | C::PutTags | C::DeleteTags | C::PutCors | C::DeleteCors | C::PutPolicy => true,
             C::DeletePolicy | C::PutPublicAccess | C::DeletePublicAccess | C::PutPayment => true,
-            C::PutVersioning => true,
+            C::PutLifecycle | C::DeleteLifecycle => true,
+            C::PutVersioning | C::PutLockRule | C::PutRetention | C::PutHold => true,
         }
     }
 }
@@ -104,10 +117,16 @@ pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> 
         return of(Some(C::GetTags), Some(C::PutTags), Some(C::DeleteTags));
     }
     if is_object {
-        return None;
+        return match () {
+            () if has("retention") => of(Some(C::GetRetention), Some(C::PutRetention), None),
+            () if has("legal-hold") => of(Some(C::GetHold), Some(C::PutHold), None),
+            () => None,
+        };
     }
     match () {
         () if has("cors") => of(Some(C::GetCors), Some(C::PutCors), Some(C::DeleteCors)),
+        () if has("lifecycle") => of(Some(C::GetLifecycle), Some(C::PutLifecycle), Some(C::DeleteLifecycle)),
+        () if has("object-lock") => of(Some(C::GetLockRule), Some(C::PutLockRule), None),
         () if has("policy") => of(Some(C::GetPolicy), Some(C::PutPolicy), Some(C::DeletePolicy)),
         () if has("policyStatus") => of(Some(C::GetPolicyStatus), None, None),
         () if has("publicAccessBlock") => {
@@ -145,6 +164,15 @@ pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result
         C::PutPayment => boxed(|| payment::put(gateway, asked)),
         C::GetVersioning => boxed(|| versioning::get(gateway, asked)),
         C::PutVersioning => boxed(|| versioning::put(gateway, asked)),
+        C::GetLifecycle => boxed(|| lifecycle::get(gateway, asked)),
+        C::PutLifecycle => boxed(|| lifecycle::put(gateway, asked)),
+        C::DeleteLifecycle => boxed(|| lifecycle::delete(gateway, asked)),
+        C::GetLockRule => boxed(|| lock::get_rule(gateway, asked)),
+        C::PutLockRule => boxed(|| lock::put_rule(gateway, asked)),
+        C::GetRetention => boxed(|| lock::get_retention(gateway, asked)),
+        C::PutRetention => boxed(|| lock::put_retention(gateway, asked)),
+        C::GetHold => boxed(|| lock::get_hold(gateway, asked)),
+        C::PutHold => boxed(|| lock::put_hold(gateway, asked)),
     };
     answering.await
 }
@@ -182,6 +210,11 @@ mod tests {
             (Method::PUT, &["policyStatus"], false, None),
             (Method::PUT, &["requestPayment"], false, Some(Config::PutPayment)),
             (Method::PUT, &["versioning"], false, Some(Config::PutVersioning)),
+            (Method::PUT, &["object-lock"], false, Some(Config::PutLockRule)),
+            (Method::GET, &["object-lock"], true, None),
+            (Method::PUT, &["versionId", "retention"], true, Some(Config::PutRetention)),
+            (Method::GET, &["legal-hold"], true, Some(Config::GetHold)),
+            (Method::GET, &["legal-hold"], false, None),
             (Method::GET, &["versions"], false, None),
             (Method::GET, &[], true, None),
         ] {

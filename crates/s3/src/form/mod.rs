@@ -206,7 +206,8 @@ async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Arc<User
 fn as_headers(fields: &Fields) -> S3Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for (name, value) in fields {
-        let is_kept = name.starts_with("x-amz-meta-") || name == "content-type";
+        let is_kept = name.starts_with("x-amz-meta-") || name.starts_with("x-amz-object-lock-");
+        let is_kept = is_kept || name == "content-type";
         if is_kept || name == "x-amz-website-redirect-location" {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| malformed())?;
             headers.insert(name, HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| malformed())?);
@@ -247,7 +248,7 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let size = header(&parts, "content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let gateway = &gateway.of_caller(&caller);
     let view = objects::writable(gateway, &caller, &bucket, &key, size).await?;
-    let mut attrs = objects::new_attrs(gateway, &caller, &view, &as_headers(&fields)?).await?;
+    let mut attrs = objects::new_attrs(gateway, &caller, &view, &key, &as_headers(&fields)?).await?;
     if let Some(tagging) = fields.get("tagging") {
         let tags = tags::of_document(tagging.trim().as_bytes(), tags::MAX_OF_OBJECT);
         let tags = tags.map_err(|_| s3_error!(InvalidArgument, "Invalid Tagging XML"))?;

@@ -10,6 +10,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::attrs::timestamp;
+use crate::config::lock;
 use crate::state::{Gateway, caller, now};
 use crate::{errors, grants};
 
@@ -85,8 +86,8 @@ pub async fn create_bucket(
     if !caller.may(Action::CreateBucket) || user.max_buckets < 0 || !caller.is_at_home() {
         return Err(S3ErrorCode::AccessDenied.into());
     }
-    if input.object_lock_enabled_for_bucket == Some(true) || input.object_ownership.is_some() {
-        return Err(errors::not_served("locks and ownership of objects are not served"));
+    if input.object_ownership.is_some() {
+        return Err(errors::not_served("ownership of objects is not served"));
     }
     if !is_bucket_name(&input.bucket) {
         return Err(S3ErrorCode::InvalidBucketName.into());
@@ -94,11 +95,13 @@ pub async fn create_bucket(
     let owner = caller.owner();
     let acl = grants::of_headers(gateway, &request.headers, owner.clone(), &owner).await?;
     let asked_for = acl.clone();
+    let locks = input.object_lock_enabled_for_bucket == Some(true);
+    let flags = if locks { Versioning::VERSIONED | Versioning::OBJECT_LOCK } else { 0 };
     let new = NewBucket {
         name: input.bucket.clone().into(),
         acl,
         placement: placement(gateway, input)?,
-        flags: Versioning::default(),
+        flags: Versioning(flags),
         number: gateway.number(),
         max_buckets: usize::try_from(user.max_buckets).ok().filter(|max| *max > 0),
     };
@@ -109,7 +112,8 @@ pub async fn create_bucket(
         Err(Error::BucketExists) => {
             // Who has it already is told that it is there, as long as nothing else is asked for.
             let there = gateway.fresh_bucket(&caller, &input.bucket).await?;
-            if !caller.is(&there.info.owner) || there.acl != asked_for {
+            let lacks_locks = locks && !lock::has_locks(&there);
+            if !caller.is(&there.info.owner) || there.acl != asked_for || lacks_locks {
                 return Err(S3ErrorCode::BucketAlreadyExists.into());
             }
             gateway.run(gateway.site().link_again(&there.info, now())).await.map_err(errors::of)?;

@@ -13,6 +13,7 @@ use super::objects::{new_acl, new_attrs, new_version, source_conditions, storage
 use super::writer::{self, drop_all, hex};
 use super::{reader, uploads};
 use crate::attrs::{Attrs, quoted, timestamp};
+use crate::config::lock;
 use crate::sign::percent_decode;
 use crate::state::{Gateway, caller, now};
 use crate::users::Caller;
@@ -130,13 +131,15 @@ async fn copy_once(
         return Err(s3_error!(InvalidRequest, "an object is copied over itself only to change something"));
     }
     let etag = opened.head.etag();
-    let of_request = new_attrs(gateway, &caller, &view, &request.headers).await?;
+    let of_request = new_attrs(gateway, &caller, &view, &input.key, &request.headers).await?;
     let mut attrs: Attrs = match directive {
         "REPLACE" => of_request.clone(),
         "COPY" => {
             let mut attrs = opened.head.attrs.clone();
             attrs.retain(|name, _| !MADE.iter().any(|made| name == made.as_bytes()));
             attrs.extend(of_request.get(attrs::ACL.as_bytes()).map(|acl| (attrs::ACL.into(), acl.clone())));
+            lock::take_off(&mut attrs);
+            attrs.extend(lock::new_attrs(&caller, &view, &input.key, &request.headers)?);
             attrs
         }
         _ => return Err(s3_error!(InvalidArgument, "metadata is copied or replaced")),

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway::{Condition, Error as CoreError, Finish, Head, Opened, Removed};
+use gateway::{Condition, Error as CoreError, Finish, Head, Opened, Removed, Remover};
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 use rgw::policy::Action;
 use rgw::{AccessControl, Key};
 use s3s::dto::{Range as Asked, *};
@@ -16,6 +17,7 @@ use super::conditions::Conditions;
 use super::{reader, writer};
 use crate::attrs::{Attrs, quoted, system_time, timestamp};
 use crate::config::versioning::check_password;
+use crate::config::{lifecycle, lock};
 use crate::rights::for_version;
 use crate::state::{BucketView, Gateway, at_once, caller, now};
 use crate::users::Caller;
@@ -25,6 +27,8 @@ use crate::{attrs, errors, grants, tags};
 const MAX_REMOVED: usize = 1000;
 /// Bytes of a key; policies are compared with it.
 pub const MAX_KEY: usize = 1024;
+/// Says when an object expires.
+const EXPIRATION: HeaderName = HeaderName::from_static("x-amz-expiration");
 /// How often an object is opened whose place others take at the same time.
 const TRIES: usize = 8;
 /// Keys of one request that are removed at a time.
@@ -67,9 +71,11 @@ pub async fn new_attrs(
     gateway: &Gateway,
     caller: &Caller,
     view: &BucketView,
+    key: &str,
     headers: &HeaderMap,
 ) -> S3Result<Attrs> {
     let mut attrs = attrs::of_headers(headers)?;
+    attrs.extend(lock::new_attrs(caller, view, key, headers)?);
     attrs::set_acl(&mut attrs, &new_acl(gateway, caller, view, headers).await?);
     if let Some(tags) = tags::of_header(headers)? {
         attrs.insert(attrs::TAGGING.into(), tags::encoded(&tags));
@@ -105,19 +111,24 @@ pub async fn put_object(
     let caller = caller(&request);
     let size = said_length(request.input.content_length);
     let view = writable(gateway, &caller, &request.input.bucket, &request.input.key, size).await?;
-    let mut attrs = new_attrs(gateway, &caller, &view, &request.headers).await?;
+    let mut attrs = new_attrs(gateway, &caller, &view, &request.input.key, &request.headers).await?;
     let input = request.input;
     let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
-    let (key, class) = (Key::plain(input.key), storage_class(input.storage_class.as_ref()));
+    let class = storage_class(input.storage_class.as_ref());
+    let (key_name, key) = (input.key.clone(), Key::plain(input.key));
     let number = gateway.number();
     let upload = at_once(|moment| gateway.site().put(&view.info, key, class, number, moment));
     let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, input.body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
-    let finish = Finish { attrs, accounted_size: None, condition, now: now() };
+    let modified = now();
+    let expiration = lifecycle::header(&view, key_name.as_bytes(), &attrs, modified);
+    let headers = expiration.map(|value| (EXPIRATION, value)).into_iter().collect();
+    let finish = Finish { attrs, accounted_size: None, condition, now: modified };
     let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
     let (e_tag, version_id) = (Some(quoted(etag.as_bytes())), new_version(&written.version));
-    Ok(S3Response::new(PutObjectOutput { e_tag, version_id, ..PutObjectOutput::default() }))
+    let output = PutObjectOutput { e_tag, version_id, ..PutObjectOutput::default() };
+    Ok(S3Response::with_headers(output, headers))
 }
 
 /// A version's id as the core has it, which is empty where none are kept.
@@ -245,7 +256,10 @@ async fn answer(
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
     let asked = seen(&opened, &conditions, range)?;
-    let headers = shown(&opened.head, overrides)?;
+    let mut headers = shown(&opened.head, overrides)?;
+    headers.extend(lock::headers(caller, view, &key, &opened.head)?);
+    let expiration = lifecycle::header_of(view, &key.name, &opened.head).filter(|_| key.instance.is_empty());
+    headers.extend(expiration.map(|value| (EXPIRATION, value)));
     let (modified, version_id) = (opened.head.modified, view.version(&opened.head.version));
     let length = asked.span.end.saturating_sub(asked.span.start);
     let room = request.extensions.get::<reader::Room>();
@@ -285,7 +299,10 @@ pub async fn head_object(
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
     let asked = seen(&opened, &conditions, range)?;
-    let headers = shown(&opened.head, &[])?;
+    let mut headers = shown(&opened.head, &[])?;
+    headers.extend(lock::headers(&caller, &view, &key, &opened.head)?);
+    let expiration = lifecycle::header_of(&view, &key.name, &opened.head).filter(|_| key.instance.is_empty());
+    headers.extend(expiration.map(|value| (EXPIRATION, value)));
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(asked.span.end.saturating_sub(asked.span.start)).ok(),
@@ -306,17 +323,18 @@ async fn remove(
     caller: &Caller,
     view: &BucketView,
     key: Key,
+    bypasses: bool,
 ) -> Result<Removed, CoreError> {
-    let owner = caller.owner();
+    let by = Remover { owner: caller.owner(), bypasses };
     let site = gateway.site();
-    let removed = gateway.now(|moment| site.remove_version(&view.info, key.clone(), &owner, moment)).await;
+    let removed = gateway.now(|moment| site.remove_version(&view.info, key.clone(), &by, moment)).await;
     let removed = match removed {
         // The bucket keeps versions since a moment ago.
         Err(CoreError::Versioned) => {
             let info = &view.info.bucket;
             let state = gateway.read(site.bucket(&info.tenant, &info.name)).await?;
             let fresh = Arc::new(state.instance.value);
-            let removed = gateway.now(|moment| site.remove_version(&fresh, key, &owner, moment)).await;
+            let removed = gateway.now(|moment| site.remove_version(&fresh, key, &by, moment)).await;
             // It keeps none: there is no such version.
             removed.map_err(|e| if e == CoreError::Versioned { CoreError::NoSuchKey } else { e })
         }
@@ -333,7 +351,8 @@ pub async fn delete_object(
     gateway: &Gateway,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let (caller, input) = (caller(&request), request.input);
+    let caller = caller(&request);
+    let (headers, input) = (request.headers, request.input);
     let conditional = input.if_match.is_some()
         || input.if_match_last_modified_time.is_some()
         || input.if_match_size.is_some();
@@ -345,7 +364,8 @@ pub async fn delete_object(
     let view = gateway.bucket_with_key(&caller, &input.bucket, action, &input.key).await?;
     check_password(&view, version.is_some())?;
     let key = reader::key(&input.key, version);
-    let removed = remove(gateway, &caller, &view, key).await.map_err(errors::of)?;
+    let bypasses = lock::bypasses(&caller, &view, &input.key, &headers);
+    let removed = remove(gateway, &caller, &view, key, bypasses).await.map_err(errors::of)?;
     Ok(S3Response::new(DeleteObjectOutput {
         delete_marker: removed.is_marker.then_some(true),
         version_id: shown_version(&removed.version),
@@ -390,7 +410,8 @@ pub async fn delete_objects(
     gateway: &Gateway,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let (caller, input) = (caller(&request), request.input);
+    let caller = caller(&request);
+    let (headers, input) = (request.headers, request.input);
     if input.delete.objects.len() > MAX_REMOVED || input.delete.objects.is_empty() {
         return Err(S3ErrorCode::MalformedXML.into());
     }
@@ -399,25 +420,28 @@ pub async fn delete_objects(
     let (mut all_deleted, mut failed) = (Vec::new(), Vec::new());
     for some in input.delete.objects.chunks(AT_A_TIME) {
         // Versions of one name go one after the other: each waits for what the one before it changed.
-        let mut names: BTreeMap<&str, Vec<ObjectIdentifier>> = BTreeMap::new();
+        let mut names: BTreeMap<&str, (bool, Vec<ObjectIdentifier>)> = BTreeMap::new();
         for object in some {
             // Others go on between two keys, each of which may take long to be compared with the policy.
             tokio::task::yield_now().await;
             match removable(&caller, &view, object) {
-                Ok(()) => names.entry(&object.key).or_default().push(object.clone()),
+                Ok(()) => {
+                    let bypasses = || (lock::bypasses(&caller, &view, &object.key, &headers), Vec::new());
+                    names.entry(&object.key).or_insert_with(bypasses).1.push(object.clone());
+                }
                 Err(e) => failed.push(refused(object, &e)),
             }
         }
         let tasks: Vec<_> = names
             .into_values()
-            .map(|objects| {
+            .map(|(bypasses, objects)| {
                 let (gateway, view, caller) = (gateway.clone(), Arc::clone(&view), caller.clone());
                 let known = objects.clone();
                 let task = tokio::spawn(async move {
                     let mut results = Vec::with_capacity(objects.len());
                     for object in &objects {
                         let key = reader::key(&object.key, named(object.version_id.as_ref()));
-                        results.push(remove(&gateway, &caller, &view, key).await);
+                        results.push(remove(&gateway, &caller, &view, key, bypasses).await);
                     }
                     results
                 });

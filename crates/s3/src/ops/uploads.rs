@@ -32,7 +32,7 @@ pub async fn create_multipart_upload(
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let (caller, input) = (caller(&request), &request.input);
     let view = writable(gateway, &caller, &input.bucket, &input.key, 0).await?;
-    let attrs = new_attrs(gateway, &caller, &view, &request.headers).await?;
+    let attrs = new_attrs(gateway, &caller, &view, &input.key, &request.headers).await?;
     let class = storage_class(input.storage_class.as_ref());
     let placement = match class.is_empty() {
         true => view.info.placement.clone(),

@@ -1,0 +1,409 @@
+//! When a bucket's objects expire. Source: RGWPutLC and its like in src/rgw/rgw_op.cc,
+//! src/rgw/rgw_lc_s3.cc, s3_expiration_header in src/rgw/rgw_lc.cc.
+//!
+//! A rule that says more than is done is refused: what it would keep is not deleted.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use codec::Encode;
+use gateway::Head;
+use gateway::lifecycle::ATTR;
+use hyper::header::HeaderValue;
+use hyper::{Response, StatusCode};
+use rgw::policy::Action;
+use rgw::{Expiration, Filter, Lifecycle, Rule, Tags, Transition, iso_8601};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
+use types::RealTime;
+
+use super::{Asked, empty};
+use crate::state::{BucketView, Gateway, at_once};
+use crate::xml::{Document, Element};
+use crate::{attrs, errors, tags};
+
+const ROOT: &str = "LifecycleConfiguration";
+/// Source: rgw_lc_max_rules in src/common/options.cc.
+const MAX_RULES: usize = 1000;
+/// Source: MAX_ID_LEN in src/rgw/rgw_lc.h.
+const MAX_ID: usize = 255;
+/// Letters of an id that nobody gave. Source: LC_ID_LENGTH in src/rgw/rgw_lc_s3.cc.
+const ID_LETTERS: usize = 48;
+/// Bytes of a document: the bucket's instance has it, which all requests read.
+const MAX_DOCUMENT: usize = 512 << 10;
+const MAX_PREFIX: usize = 1024;
+const DAY_S: u64 = 24 * 3600;
+/// Parts of rules that are not done here: to pass over them would delete more than is asked for.
+const UNSERVED: [&str; 2] = ["Transition", "NoncurrentVersionTransition"];
+const UNSERVED_FILTERS: [&str; 2] = ["ObjectSizeGreaterThan", "ObjectSizeLessThan"];
+
+fn malformed() -> S3Error {
+    S3ErrorCode::MalformedXML.into()
+}
+
+pub async fn get(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
+    let right = Action::GetLifecycleConfiguration;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, right).await?;
+    let none = || errors::custom("NoSuchLifecycleConfiguration", 404);
+    Ok(shown(view.lifecycle.as_ref().ok_or_else(none)?))
+}
+
+pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
+    let right = Action::PutLifecycleConfiguration;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, right).await?;
+    let lifecycle = read(&asked.document, || at_once(|moment| moment.letters(ID_LETTERS)))?;
+    gateway.set_bucket_attr(&asked.caller, &view, ATTR, Some(lifecycle.to_bytes())).await?;
+    list(gateway, &view, true).await
+}
+
+pub async fn delete(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
+    let right = Action::PutLifecycleConfiguration;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, right).await?;
+    gateway.set_bucket_attr(&asked.caller, &view, ATTR, None).await?;
+    list(gateway, &view, false).await
+}
+
+/// Has the bucket worked on, or not any more.
+async fn list(gateway: &Gateway, view: &BucketView, listed: bool) -> S3Result<Response<Body>> {
+    let bucket = &view.info.bucket;
+    gateway.now(|moment| gateway.site().list_lifecycle(bucket, listed, moment)).await.map_err(errors::of)?;
+    Ok(empty(if listed { StatusCode::OK } else { StatusCode::NO_CONTENT }))
+}
+
+fn read(document: &[u8], id: impl Fn() -> Bytes) -> S3Result<Lifecycle> {
+    if document.len() > MAX_DOCUMENT {
+        return Err(s3_error!(InvalidRequest, "the document has more than 512 KiB"));
+    }
+    let root = Element::read(document, ROOT)?;
+    let mut rules = BTreeMap::new();
+    for element in root.all("Rule") {
+        let rule = rule(element, &id)?;
+        if rules.insert(rule.id.clone(), rule).is_some() {
+            return Err(s3_error!(InvalidArgument, "two rules have one id"));
+        }
+        if rules.len() > MAX_RULES {
+            return Err(malformed());
+        }
+    }
+    if rules.is_empty() { Err(malformed()) } else { Ok(Lifecycle { rules }) }
+}
+
+/// Days as they were given, of which there is one at least.
+fn days(element: &Element, name: &str) -> S3Result<Option<Bytes>> {
+    let Some(text) = element.text_of(name).map(str::trim) else { return Ok(None) };
+    match text.parse::<i32>() {
+        Ok(1..) => Ok(Some(text.to_owned().into())),
+        _ => Err(s3_error!(InvalidArgument, "there is one day at least")),
+    }
+}
+
+fn days_alone(element: &Element, name: &str, inner: &str) -> S3Result<Expiration> {
+    let Some(element) = element.first(name) else { return Ok(Expiration::default()) };
+    if element.first("NewerNoncurrentVersions").is_some() {
+        return Err(errors::not_served("versions are not counted by lifecycles"));
+    }
+    Ok(Expiration { days: days(element, inner)?.ok_or_else(malformed)?, date: Bytes::new() })
+}
+
+/// A day that begins, of UTC.
+fn date(text: &str) -> S3Result<Bytes> {
+    let midnight = iso_8601::read(text).filter(|(seconds, nsec)| seconds % DAY_S == 0 && *nsec == 0);
+    midnight.map(|_| text.to_owned().into()).ok_or_else(malformed)
+}
+
+/// When objects go, and whether delete markers do.
+fn expiration(element: &Element) -> S3Result<(Expiration, bool)> {
+    let Some(element) = element.first("Expiration") else { return Ok((Expiration::default(), false)) };
+    let named = |name| element.text_of(name).map(str::trim);
+    match (named("Days"), named("Date"), named("ExpiredObjectDeleteMarker")) {
+        (Some(_), None, None) => {
+            let days = days(element, "Days")?.unwrap_or_default();
+            Ok((Expiration { days, date: Bytes::new() }, false))
+        }
+        (None, Some(text), None) => Ok((Expiration { days: Bytes::new(), date: date(text)? }, false)),
+        (None, None, Some(text)) => Ok((Expiration::default(), text == "true")),
+        _ => Err(malformed()),
+    }
+}
+
+fn filter(element: &Element) -> S3Result<Filter> {
+    let element = element.first("And").unwrap_or(element);
+    if UNSERVED_FILTERS.into_iter().any(|name| element.first(name).is_some()) {
+        return Err(errors::not_served("rules by the size of objects are not served"));
+    }
+    let mut found = Tags::default();
+    for tag in element.all("Tag") {
+        let (Some(key), Some(value)) = (tag.text_of("Key"), tag.text_of("Value")) else {
+            return Err(malformed());
+        };
+        tags::add(&mut found, tags::MAX_OF_OBJECT, key, value)?;
+    }
+    Ok(Filter { prefix: element.text_of("Prefix").unwrap_or_default().to_owned().into(), tags: found })
+}
+
+fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
+    let moves = || UNSERVED.into_iter().flat_map(|name| element.all(name));
+    moves().filter_map(|moves| moves.text_of("Date")).try_for_each(|text| date(text.trim()).map(drop))?;
+    if moves().next().is_some() {
+        return Err(errors::not_served("objects do not move to other storage classes"));
+    }
+    let given = element.text_of("ID").filter(|id| !id.is_empty());
+    let id = given.map_or_else(id, |id| id.to_owned().into());
+    let prefix = element.text_of("Prefix");
+    let filter = match element.first("Filter") {
+        Some(element) => filter(element)?,
+        // As clients wrote it before there were filters.
+        None if prefix.is_some() => Filter::default(),
+        None => return Err(malformed()),
+    };
+    let prefix: Bytes =
+        prefix.filter(|_| element.first("Filter").is_none()).unwrap_or_default().to_owned().into();
+    let status = element.text_of("Status").map(str::trim).filter(|s| matches!(*s, "Enabled" | "Disabled"));
+    let status = status.ok_or_else(malformed)?.to_owned().into();
+    let (expiration, expires_markers) = expiration(element)?;
+    let noncurrent_expiration = days_alone(element, "NoncurrentVersionExpiration", "NoncurrentDays")?;
+    let upload_expiration = days_alone(element, "AbortIncompleteMultipartUpload", "DaysAfterInitiation")?;
+    if ["Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"]
+        .into_iter()
+        .all(|name| element.first(name).is_none())
+    {
+        return Err(malformed());
+    }
+    let none = Expiration::default();
+    let says = [&expiration, &noncurrent_expiration, &upload_expiration].into_iter().any(|e| *e != none);
+    if id.len() > MAX_ID || prefix.len() > MAX_PREFIX || filter.prefix.len() > MAX_PREFIX {
+        return Err(s3_error!(InvalidArgument, "an id or a prefix is too long"));
+    }
+    if !(says || expires_markers) {
+        return Err(s3_error!(InvalidArgument, "a rule says nothing"));
+    }
+    if !filter.tags.tags.is_empty() && (expires_markers || upload_expiration != none) {
+        return Err(s3_error!(InvalidRequest, "delete markers and uploads have no tags"));
+    }
+    let (transitions, noncurrent_transitions) = (BTreeMap::new(), BTreeMap::new());
+    Ok(Rule {
+        id,
+        prefix,
+        status,
+        expiration,
+        noncurrent_expiration,
+        upload_expiration,
+        expires_markers,
+        filter,
+        transitions,
+        noncurrent_transitions,
+    })
+}
+
+fn shown(lifecycle: &Lifecycle) -> Response<Body> {
+    let mut document = Document::new(ROOT);
+    for rule in lifecycle.rules.values() {
+        document.open("Rule");
+        document.text("ID", &rule.id);
+        match rule.filter == Filter::default() {
+            true => document.text("Prefix", &rule.prefix),
+            false => show_filter(&mut document, &rule.filter),
+        }
+        document.text("Status", &rule.status);
+        let none = Expiration::default();
+        if rule.expiration != none || rule.expires_markers {
+            document.open("Expiration");
+            match () {
+                () if rule.expires_markers => document.text("ExpiredObjectDeleteMarker", "true"),
+                () if !rule.expiration.days.is_empty() => document.text("Days", &rule.expiration.days),
+                () => document.text("Date", &rule.expiration.date),
+            }
+            document.close("Expiration");
+        }
+        for (name, inner, expiration) in [
+            ("NoncurrentVersionExpiration", "NoncurrentDays", &rule.noncurrent_expiration),
+            ("AbortIncompleteMultipartUpload", "DaysAfterInitiation", &rule.upload_expiration),
+        ] {
+            if *expiration != none {
+                document.open(name);
+                document.text(inner, &expiration.days);
+                document.close(name);
+            }
+        }
+        show_transitions(&mut document, "Transition", "Days", &rule.transitions);
+        let noncurrent = &rule.noncurrent_transitions;
+        show_transitions(&mut document, "NoncurrentVersionTransition", "NoncurrentDays", noncurrent);
+        document.close("Rule");
+    }
+    document.done(ROOT)
+}
+
+/// Those that radosgw was told.
+fn show_transitions(document: &mut Document, name: &str, days: &str, all: &BTreeMap<Bytes, Transition>) {
+    for transition in all.values() {
+        document.open(name);
+        match transition.date.is_empty() {
+            true => document.text(days, &transition.days),
+            false => document.text("Date", &transition.date),
+        }
+        document.text("StorageClass", &transition.storage_class);
+        document.close(name);
+    }
+}
+
+fn show_filter(document: &mut Document, filter: &Filter) {
+    document.open("Filter");
+    let count = filter.tags.tags.len();
+    let several = count > 1 || (count == 1 && !filter.prefix.is_empty());
+    if several {
+        document.open("And");
+    }
+    if !filter.prefix.is_empty() {
+        document.text("Prefix", &filter.prefix);
+    }
+    for (key, value) in &filter.tags.tags {
+        document.open("Tag");
+        document.text("Key", key);
+        document.text("Value", value);
+        document.close("Tag");
+    }
+    if several {
+        document.close("And");
+    }
+    document.close("Filter");
+}
+
+/// When what is shown of a key expires, and by which rule: the first one of all.
+fn expires(lifecycle: &Lifecycle, key: &[u8], tags: &Tags, modified: RealTime) -> Option<(u64, Bytes)> {
+    let of = |rule: &Rule| {
+        let prefix = if rule.filter.prefix.is_empty() { &rule.prefix } else { &rule.filter.prefix };
+        let has = |(key, value): (&Bytes, &Bytes)| tags.tags.get(key) == Some(value);
+        let is_meant = rule.status.as_ref() == b"Enabled"
+            && key.starts_with(prefix)
+            && rule.filter.tags.tags.iter().all(has);
+        let text = |raw: &Bytes| std::str::from_utf8(raw).ok().map(str::to_owned);
+        let date = text(&rule.expiration.date).and_then(|date| iso_8601::read(&date));
+        let days = text(&rule.expiration.days).and_then(|days| days.parse::<u32>().ok());
+        let at = match (date, days) {
+            (Some((seconds, _)), _) => Some(seconds),
+            // The midnight behind the last day.
+            (None, Some(days)) => Some((u64::from(modified.0.sec) / DAY_S + 1 + u64::from(days)) * DAY_S),
+            (None, None) => None,
+        };
+        at.filter(|_| is_meant).map(|at| (at, rule.id.clone()))
+    };
+    lifecycle.rules.values().filter_map(of).min_by_key(|(at, _)| *at)
+}
+
+/// What `x-amz-expiration` says of an object that is shown.
+pub fn header(view: &BucketView, key: &[u8], own: &attrs::Attrs, modified: RealTime) -> Option<HeaderValue> {
+    let lifecycle = view.lifecycle.as_ref()?;
+    let tags = tags::stored(own.get(attrs::TAGGING.as_bytes())).ok()?;
+    let (at, id) = expires(lifecycle, key, &tags, modified)?;
+    let time = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(at))?;
+    let (stamp, mut date) = (s3s::dto::Timestamp::from(time), Vec::new());
+    stamp.format(s3s::dto::TimestampFormat::HttpDate, &mut date).ok()?;
+    let (date, id) = (String::from_utf8(date).ok()?, String::from_utf8_lossy(&id).into_owned());
+    HeaderValue::from_str(&format!("expiry-date=\"{date}\", rule-id=\"{id}\"")).ok()
+}
+
+/// The same of an object that was read.
+pub fn header_of(view: &BucketView, key: &[u8], head: &Head) -> Option<HeaderValue> {
+    header(view, key, &head.attrs, head.modified)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(rules: &str) -> S3Result<Lifecycle> {
+        read(format!("<{ROOT}>{rules}</{ROOT}>").as_bytes(), || "made".into())
+    }
+
+    fn code<T>(result: S3Result<T>) -> String {
+        result.err().map(|e| e.code().as_str().to_owned()).unwrap_or_default()
+    }
+
+    fn rule_of(inner: &str) -> String {
+        format!("<Rule><ID>r</ID><Filter><Prefix>a</Prefix></Filter><Status>Enabled</Status>{inner}</Rule>")
+    }
+
+    #[test]
+    fn rules_say_what_goes_and_when() {
+        for (inner, want) in [
+            ("<Expiration><Days>1</Days></Expiration>", ""),
+            ("<Expiration><Date>2017-09-27</Date></Expiration>", ""),
+            ("<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>", ""),
+            (
+                "<Expiration><ExpiredObjectDeleteMarker>false</ExpiredObjectDeleteMarker></Expiration>",
+                "InvalidArgument",
+            ),
+            (
+                "<NoncurrentVersionExpiration><NoncurrentDays>2</NoncurrentDays></NoncurrentVersionExpiration>",
+                "",
+            ),
+            (
+                "<AbortIncompleteMultipartUpload><DaysAfterInitiation>2</DaysAfterInitiation></AbortIncompleteMultipartUpload>",
+                "",
+            ),
+            ("", "MalformedXML"),
+            ("<Expiration/>", "MalformedXML"),
+            ("<Expiration><Days>1</Days><Date>2017-09-27</Date></Expiration>", "MalformedXML"),
+            ("<Expiration><Days>0</Days></Expiration>", "InvalidArgument"),
+            ("<Expiration><Days>-3</Days></Expiration>", "InvalidArgument"),
+            ("<Expiration><Days>x</Days></Expiration>", "InvalidArgument"),
+            ("<Expiration><Days>99999999999</Days></Expiration>", "InvalidArgument"),
+            ("<Expiration><Date>20200101</Date></Expiration>", "MalformedXML"),
+            ("<Expiration><Date>2020-01-01T01:00:00Z</Date></Expiration>", "MalformedXML"),
+            ("<NoncurrentVersionExpiration/>", "MalformedXML"),
+            ("<Transition><Days>1</Days><StorageClass>X</StorageClass></Transition>", "NotImplemented"),
+            ("<Transition><Date>20220927</Date><StorageClass>X</StorageClass></Transition>", "MalformedXML"),
+            (
+                "<NoncurrentVersionExpiration><NoncurrentDays>2</NoncurrentDays><NewerNoncurrentVersions>2</NewerNoncurrentVersions></NoncurrentVersionExpiration>",
+                "NotImplemented",
+            ),
+        ] {
+            assert_eq!(code(document(&rule_of(inner))), want, "{inner}");
+        }
+    }
+
+    #[test]
+    fn rules_have_bounds_and_ids_of_their_own() {
+        let one = |id: &str| {
+            format!(
+                "<Rule><ID>{id}</ID><Prefix/><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>"
+            )
+        };
+        let many = |n: usize| (0..n).map(|n| one(&n.to_string())).collect::<String>();
+        assert_eq!(document(&many(MAX_RULES)).unwrap().rules.len(), MAX_RULES);
+        assert_eq!(code(document(&many(MAX_RULES + 1))), "MalformedXML");
+        assert_eq!(code(document(&[one("a"), one("a")].concat())), "InvalidArgument");
+        assert_eq!(code(document(&one(&"x".repeat(MAX_ID + 1)))), "InvalidArgument");
+        assert!(document(&one("")).unwrap().rules.contains_key(&b"made"[..]));
+        assert_eq!(code(document("")), "MalformedXML");
+        let long = format!("<Rule><ID>{}</ID></Rule>", "x".repeat(MAX_DOCUMENT));
+        assert_eq!(code(document(&long)), "InvalidRequest");
+        let filtered = |filter: &str, what: &str| {
+            let rule = format!("<Rule><Filter>{filter}</Filter><Status>Enabled</Status>{what}</Rule>");
+            code(document(&rule))
+        };
+        let (days, tag) =
+            ("<Expiration><Days>1</Days></Expiration>", "<Tag><Key>k</Key><Value>v</Value></Tag>");
+        let marker = "<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>";
+        assert_eq!((filtered(tag, days), filtered(tag, marker)), (String::new(), "InvalidRequest".into()));
+        assert_eq!(filtered("<ObjectSizeLessThan>5</ObjectSizeLessThan>", days), "NotImplemented");
+        assert_eq!(filtered(&format!("<And>{tag}{tag}</And>"), days), "InvalidArgument");
+    }
+
+    #[test]
+    fn an_object_goes_by_the_rule_that_comes_first() {
+        let rules = [
+            "<Rule><ID>late</ID><Prefix/><Status>Enabled</Status><Expiration><Days>9</Days></Expiration></Rule>",
+            "<Rule><ID>tag</ID><Filter><And><Prefix>k</Prefix><Tag><Key>t</Key><Value>v</Value></Tag></And></Filter>",
+            "<Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>",
+            "<Rule><ID>off</ID><Prefix/><Status>Disabled</Status><Expiration><Days>1</Days></Expiration></Rule>",
+        ];
+        let lifecycle = document(&rules.concat()).unwrap();
+        let modified = RealTime(types::Utime { sec: 1_700_000_000, nsec: 0 });
+        let midnight = 1_700_006_400;
+        let tagged = Tags { tags: [("t".into(), "v".into())].into() };
+        let at = |key: &[u8], tags: &Tags| expires(&lifecycle, key, tags, modified).unwrap();
+        assert_eq!(at(b"k", &Tags::default()), (midnight + 9 * DAY_S, "late".into()));
+        assert_eq!(at(b"k", &tagged), (midnight + DAY_S, "tag".into()));
+        assert_eq!(at(b"x", &tagged), (midnight + 9 * DAY_S, "late".into()));
+    }
+}
