@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::cluster::{Cluster, until};
+use crate::scrub::{OBJECT_BYTES, PATTERN, damage};
 
 /// A name, the words of its profile, and bytes of data in a stripe.
 const CODES: [(&str, &str, u32); 6] = [
@@ -142,4 +143,91 @@ fn an_image_keeps_its_data_in_a_coded_pool() {
     c.ok("rbd", &["flatten", "--no-progress", "clone"]);
     assert!(exported("clone") == bytes, "the clone has other bytes");
     assert!(pgs(&c, "data").iter().any(|pg| pg["stat_sum"]["num_objects"].as_u64() > Some(0)));
+}
+
+/// A shard that rots is read around at once, is named by a deep scrub, and made anew by a repair.
+#[test]
+fn a_damaged_shard_is_read_around_shown_and_made_anew() {
+    let c = Cluster::start(&["--osds", "4", "--osd-size", "1G"]);
+    pool(&c, "p", "k=2 m=2", 1);
+    let data: Vec<u8> = PATTERN.iter().copied().cycle().take(OBJECT_BYTES).collect();
+    let file = c.dir.path().join("object");
+    std::fs::write(&file, &data).expect("file");
+    c.ok("rados", &["-p", "p", "put", "victim", &file.display().to_string()]);
+    until("clean", || is_clean(&c, "p", 1) && pgs(&c, "p")[0]["stat_sum"]["num_objects"] == 1);
+    let pg = pgs(&c, "p")[0].clone();
+    let id = pg["pgid"].as_str().expect("a PG").to_owned();
+    // The second shard has data, and is not the primary's.
+    let osd = u32::try_from(pg["acting"][1].as_u64().expect("an OSD")).expect("a number");
+    damage(&c, osd, 3);
+    c.ceph(&format!("pg deep-scrub {id}"));
+    until("inconsistent", || c.ceph("health detail").contains("OSD_SCRUB_ERRORS"));
+    assert_eq!(c.ok("rados", &["list-inconsistent-pg", "p"]).trim(), format!("[\"{id}\"]"));
+    let found = c.ok("rados", &["list-inconsistent-obj", &id, "--format=json"]);
+    let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+    let one = &found["inconsistents"][0];
+    assert_eq!(one["object"]["name"], "victim", "{found}");
+    assert_eq!(one["union_shard_errors"], serde_json::json!(["read_error"]), "{found}");
+    let shards = one["shards"].as_array().expect("shards");
+    let bad = shards.iter().filter(|s| s["errors"] == serde_json::json!(["read_error"]));
+    let bad: Vec<_> = bad.map(|s| (s["osd"].as_u64(), s["shard"].as_u64())).collect();
+    assert_eq!((shards.len(), bad), (4, vec![(Some(u64::from(osd)), Some(1))]), "{found}");
+    let back = c.dir.path().join("back");
+    let read = || {
+        let _ = std::fs::remove_file(&back);
+        c.ok("rados", &["-p", "p", "get", "victim", &back.display().to_string()]);
+        std::fs::read(&back).expect("file") == data
+    };
+    assert!(read(), "other bytes while a shard is damaged");
+    c.ceph(&format!("pg repair {id}"));
+    until("mended", || c.ceph("health").starts_with("HEALTH_OK"));
+    assert!(read(), "other bytes after the repair");
+}
+
+/// What Ceph refuses of profiles, and what is not built, is refused when it is set, with Ceph's codes.
+#[test]
+fn profiles_that_do_not_work_are_refused() {
+    let c = Cluster::start(&["--osds", "3", "--osd-size", "1G"]);
+    let refused = |words: &str| {
+        let all = format!("osd erasure-code-profile set bad {words} crush-failure-domain=osd");
+        c.fails("ceph", &all.split_whitespace().collect::<Vec<_>>())
+    };
+    const EINVAL: i32 = 22;
+    for words in [
+        "k=0 m=1",
+        "k=2 m=0",
+        "k=-1 m=1",
+        "k=two m=1",
+        "k=30 m=3",
+        "k=2 m=1 kk=3",
+        "plugin=isa technique=reed_sol_van k=8 m=5",
+        "plugin=jerasure technique=reed_sol_r6_op k=4 m=3",
+    ] {
+        let (code, said) = refused(words);
+        assert_eq!(code, EINVAL, "{words}: {said}");
+        assert!(
+            said.contains("EINVAL") && said.trim().len() > 40,
+            "{words} is refused without a reason: {said}"
+        );
+    }
+    // Ceph has a number of its own for groups that do not divide the chunks.
+    let (_, said) = refused("plugin=lrc k=4 m=2 l=4");
+    assert!(said.contains("k + m must be a multiple of l"), "{said}");
+    for words in ["plugin=clay k=4 m=2", "plugin=shec k=4 m=2 c=1", "technique=liberation k=2 m=2"] {
+        let (_, said) = refused(words);
+        assert!(said.contains("not supported"), "{words}: {said}");
+    }
+    pool(&c, "p", "k=2 m=1", 4);
+    let all = ["osd", "erasure-code-profile", "set", "p", "k=1", "m=1"];
+    c.fails("ceph", &all);
+    let (_, said) = c.fails("ceph", &["osd", "erasure-code-profile", "rm", "p"]);
+    assert!(said.contains("EBUSY"), "{said}");
+    // More shards than OSDs: the pool is made, and its PGs wait for OSDs with the shards that there are.
+    pool(&c, "wide", "k=3 m=2", 4);
+    until("its PGs are reported", || {
+        let pgs = pgs(&c, "wide");
+        pgs.len() == 4 && pgs.iter().all(|pg| pg["state"] == "undersized+peered")
+    });
+    c.ceph("osd pool delete wide wide --yes-i-really-really-mean-it");
+    c.healthy();
 }

@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt;
 use crate::cluster::{Cluster, until};
 
 /// What the object consists of.
-const PATTERN: &[u8] = b"bytes-that-change-";
-const OBJECT_BYTES: usize = 400_000;
+pub const PATTERN: &[u8] = b"bytes-that-change-";
+pub const OBJECT_BYTES: usize = 400_000;
 
 /// Changes a byte of the object in the `nth` block of it that the OSD's device has.
-fn damage(c: &Cluster, osd: u32, nth: usize) {
+pub fn damage(c: &Cluster, osd: u32, nth: usize) {
     let path = c.data().join(format!("osd.{osd}/block"));
     let device = File::options().read(true).write(true).open(path).expect("device");
     let len = device.metadata().expect("length").len();
