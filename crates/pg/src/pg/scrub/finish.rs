@@ -62,7 +62,10 @@ impl Pg {
         }
         self.remember(&run, left, cx);
         let mends = self.scrub.errors_go || self.scrub.check_after_repair;
-        self.info.history.scrub.mending = run.plan.repair && mends && left != (0, 0);
+        // A light scrub says nothing of what a repair has begun.
+        if run.plan.deep || run.plan.repair {
+            self.info.history.scrub.mending = run.plan.repair && mends && left != (0, 0);
+        }
         let records = if run.plan.repair {
             Records::default()
         } else {
