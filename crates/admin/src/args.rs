@@ -1,6 +1,7 @@
 //! A command's arguments: JSON from a client, checked against a signature.
 //!
-//! The texts of refusals are those of Ceph where it has one. Source: cmdmap_from_json in src/common/cmdparse.cc.
+//! The texts of refusals are those of Ceph where it has one. Source: cmdmap_from_json in
+//! src/common/cmdparse.cc.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,8 +70,10 @@ impl Args {
             return Err(CommandError::TooLong(len));
         }
         let text = cmd.concat();
-        // serde_json bounds its own recursion, and knows no NaN.
-        let value: Value = serde_json::from_str(&text).map_err(|_| CommandError::NotJson(echo(&text)))?;
+        // serde_json bounds its own recursion, and knows no NaN. What stands behind the object is not looked
+        // at, as in Ceph: `rbd perf image iostat` sends a quotation mark there.
+        let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+        let value = values.next().and_then(Result::ok).ok_or_else(|| CommandError::NotJson(echo(&text)))?;
         let Value::Object(fields) = value else { return Err(CommandError::NotObject(echo(&text))) };
         let mut args = BTreeMap::new();
         for (name, value) in fields {
@@ -90,8 +93,8 @@ impl Args {
         Ok((prefix, Self(args)))
     }
 
-    /// Checks types, ranges, choices and presence. Arguments that the signature does not know are ignored, as in Ceph, and
-    /// dropped: neither a capability check nor a handler sees them.
+    /// Checks types, ranges, choices and presence. Arguments that the signature does not know are ignored, as
+    /// in Ceph, and dropped: neither a capability check nor a handler sees them.
     pub fn check(&mut self, sig: &Signature) -> Result<(), CommandError> {
         let mut kept = BTreeMap::new();
         for param in &sig.params {
@@ -305,7 +308,8 @@ fn check_bounds(param: &Param, value: &ArgValue) -> Result<(), CommandError> {
         ArgValue::TextList(v) => v.iter().map(String::as_str).collect(),
         _ => Vec::new(),
     };
-    // Names of settings differ between releases: the commands that take one refuse unknown names in their own words.
+    // Names of settings differ between releases: the commands that take one refuse unknown names in their own
+    // words.
     let checked = !param.choices.is_empty() && !matches!(param.name, "var" | "key");
     // Clients send an empty word for an option that is not given.
     let given = |w: &str| param.required || !w.is_empty();
@@ -344,6 +348,8 @@ mod tests {
         check(r#"{"prefix":"osd thing","pool":"p","ids":[],"osd":"osd.3","w":0.5,"sure":"--sure"}"#, Ok(()));
         check(r#"{"prefix":"osd thing","pool":"p","unknown":1}"#, Ok(()));
         check(r#"{"prefix":"osd thing","pool":"p","mode":""}"#, Ok(()));
+        // As `rbd perf image iostat` sends it.
+        check("\n{\"prefix\":\"osd thing\",\"pool\":\"p\"}\"", Ok(()));
     }
 
     #[test]
