@@ -232,6 +232,7 @@ fn a_key_without_the_profile_changes_no_tickets() {
         assert_eq!(w.mon.state().mgr.active, None, "{name}");
         assert_eq!(w.mon.state().auth.forms.mgr, TicketForm::Sealed);
     }
+    assert_eq!(counted(&mut w, "not_allowed"), 3);
     // A manager's name with a key that may only read.
     let key = CryptoKey::new([8; 16], types::Utime::ZERO);
     let mut weak = EntityAuth { key, ..EntityAuth::default() };
@@ -246,6 +247,7 @@ fn a_key_without_the_profile_changes_no_tickets() {
     client.open(&mut w);
     w.send(client.conn, beacon("w", 10, false));
     assert_eq!(w.mon.state().mgr.active, None);
+    assert_eq!(counted(&mut w, "not_allowed"), 4);
     assert!(audit(&w).is_empty());
 }
 
@@ -352,6 +354,14 @@ fn the_report_of_cephs_manager_is_what_the_cluster_is_like() {
     assert_eq!(w.index, before);
 }
 
+/// One of the monitor's own counters.
+fn counted(w: &mut World, name: &str) -> u64 {
+    let cmd = r#"{"prefix":"perf dump","logger":"mon"}"#.to_owned();
+    let reply = w.mon.daemon_command(w.now, &[cmd]);
+    let all: serde_json::Value = serde_json::from_slice(&reply.data).expect("JSON");
+    all["mon"][name].as_u64().expect("a counter")
+}
+
 fn refusals(w: &World) -> usize {
     let log = w.mon.state().log.last(100, monitor::state::Priority::Warn, "cluster");
     log.iter().filter(|e| e.text.contains("was refused")).count()
@@ -371,6 +381,7 @@ fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
     w.send(mgr, MMonMgrReport { service_map: map, ..report(1, &digest(3)) });
     w.send(mgr, MMonMgrReport { service_map: vec![1, 2, 3].into(), ..report(1, &digest(3)) });
     assert_eq!((w.mon.state().digest.clone(), refusals(&w)), (good, 1), "refused whole, and said once");
+    assert_eq!((counted(&mut w, "mgr_refused"), counted(&mut w, "mgr_bounded")), (4, 0));
 
     // Sums that cannot be.
     let mut wild = digest(8);
@@ -391,6 +402,7 @@ fn reports_that_say_nonsense_are_bounded_or_refused_and_said_once() {
     let pools = &w.mon.state().digest.pools;
     assert_eq!(pools.get(&PoolId(1)).map(|p| p.stat.stats.sum.num_objects), Some(0));
     assert!(w.mon.state().digest.purged_snaps.is_empty());
+    assert_eq!((counted(&mut w, "mgr_refused"), counted(&mut w, "mgr_bounded")), (4, 1));
     for command in ["status", "df", "osd pool stats", "health", "report"] {
         for format in ["plain", "json"] {
             let cmd = format!(r#"{{"prefix":"{command}","detail":"detail","format":"{format}"}}"#);
@@ -906,6 +918,8 @@ fn a_managers_beacon_speaks_for_its_sender_alone() {
         w.send(mgr, wrong.clone());
         assert_eq!(w.mon.state().mgr.active, None, "{wrong:?}");
     }
+    assert_eq!(counted(&mut w, "mgr_refused"), 5);
+    assert_eq!(refusals(&w), 2, "each kind is said once");
     w.send(mgr, MMgrBeacon { addrs: at(8), ..beacon("x", 5, true) });
     assert_eq!(w.mon.state().mgr.active.as_ref().map(|a| a.gid), Some(5));
 }

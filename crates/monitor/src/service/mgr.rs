@@ -40,16 +40,18 @@ const DETAILS_LIMIT: usize = 256;
 impl Monitor {
     pub(crate) fn prepare_mgr_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MMgrBeacon) {
         // A manager that has no map yet does not know the cluster's id.
-        if !m.fsid.is_zero() && m.fsid != batch.state().fsid
-            // It speaks for itself alone.
-            || self.sessions.get(&conn).is_none_or(|s| !is_own(s, m))
-            // One of ours lost its place: it comes back under another address when it sees a map without
-            // itself. Ceph's starts anew under the same address, and works with others that are not blocked.
-            || !is_of_ceph(&m.metadata) && batch.osdmap().any_blocklisted(&m.addrs)
-        {
+        let is_foreign = !m.fsid.is_zero() && m.fsid != batch.state().fsid;
+        // It speaks for itself alone.
+        let Some(session) = self.sessions.get(&conn).filter(|s| !is_foreign && is_own(s, m)) else {
+            return self.refuse_beacon(now, batch, conn);
+        };
+        let gid = session.global_id.0;
+        // One of ours lost its place: it comes back under another address when it sees a map without
+        // itself. Ceph's starts anew under the same address, and works with others that are not blocked.
+        if !is_of_ceph(&m.metadata) && batch.osdmap().any_blocklisted(&m.addrs) {
             return;
         }
-        self.mgr_seen.insert(m.gid, now.mono);
+        self.mgr_seen.insert(gid, now.mono);
         if m.client_addrs.iter().chain([&m.addrs]).any(|addrs| addrs.0.len() > ADDRS_LIMIT) {
             let why = format!("a daemon has at most {ADDRS_LIMIT} addresses");
             return self.refuse_report(now, batch, m.gid, &why);
@@ -143,7 +145,10 @@ impl Monitor {
             return;
         }
         let digest = match read_digest(batch, now, m) {
-            Ok(digest) => digest,
+            Ok((digest, bounded)) => {
+                self.counters.manager_bounded += bounded;
+                digest
+            }
             Err(why) => return self.refuse_report(now, batch, m.gid, &why),
         };
         let map = match read_service_map(m) {
@@ -160,7 +165,18 @@ impl Monitor {
         self.take_digest(now, batch, m.gid, digest, pools);
     }
 
+    /// A beacon that is not of its sender.
+    fn refuse_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId) {
+        self.counters.manager_refused += 1;
+        let Some(session) = self.sessions.get(&conn) else { return };
+        if self.beacon_refused.replace(session.global_id.0) != Some(session.global_id.0) {
+            let text = format!("a beacon of {} was refused: it speaks for another manager", session.name);
+            batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
+        }
+    }
+
     fn refuse_report(&mut self, now: Now, batch: &mut Batch, gid: u64, why: &str) {
+        self.counters.manager_refused += 1;
         if self.report_refused.replace(gid) == Some(gid) {
             return;
         }
@@ -173,7 +189,10 @@ impl Monitor {
             return;
         }
         // Bytes that do not decode are the manager's fault: the last digest stays.
-        let Ok(mut digest) = PgDigest::from_bytes(m.summary.clone()) else { return };
+        let mut digest = match PgDigest::from_bytes(m.summary.clone()) {
+            Ok(digest) => digest,
+            Err(error) => return self.refuse_report(now, batch, m.gid, &error.to_string()),
+        };
         if let Some(map) = digest.services.take() {
             take_services(now, batch, map);
         }
@@ -228,16 +247,18 @@ pub(crate) fn is_in_charge(batch: &Batch, gid: u64) -> bool {
     gid == 0 || batch.state().mgr.active.as_ref().is_some_and(|a| a.gid == gid)
 }
 
-/// What a report says of PGs, of health and of what is under way. Before it knows all PGs a manager sends an
-/// empty digest.
-fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<PgDigest, String> {
+/// What a report says of PGs, of health and of what is under way, and of how many pools the sums were cut.
+/// Before it knows all PGs a manager sends an empty digest.
+fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<(PgDigest, u64), String> {
     let state = batch.state();
+    let mut bounded = 0;
     let whole = if m.digest.is_empty() {
         PgDigest::clone(&state.digest)
     } else if m.digest.len() > DIGEST_LIMIT {
         return Err(format!("a digest of {} bytes", m.digest.len()));
     } else {
         let digest = PgMapDigest::from_bytes(m.digest.clone()).map_err(|e| e.to_string())?;
+        bounded = PgDigest::wild_pools(&digest);
         PgDigest::of_ceph(&digest, state.osdmap(), now.wall)
     };
     let checks = m.checks.checks.iter().take(CHECKS_LIMIT).map(|(code, check)| {
@@ -245,7 +266,7 @@ fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<PgDigest, S
         (code.clone(), HealthCheck { detail, ..check.clone() })
     });
     let progress = m.progress.iter().take(CHECKS_LIMIT).map(|(id, event)| (id.clone(), event.clone()));
-    Ok(PgDigest { checks: checks.collect(), progress: progress.collect(), ..whole })
+    Ok((PgDigest { checks: checks.collect(), progress: progress.collect(), ..whole }, bounded))
 }
 
 /// The service map of a report that has one.

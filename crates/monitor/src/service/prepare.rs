@@ -22,8 +22,9 @@ impl Monitor {
         if allowed(&self.state, session, &msg) {
             return self.enqueue(conn, tid, msg, out);
         }
-        if let Message::PoolOp(m) = &msg {
-            self.refuse_pool_op(conn, tid, m, Errno::EPERM, out);
+        match &msg {
+            Message::PoolOp(m) => self.refuse_pool_op(conn, tid, m, Errno::EPERM, out),
+            _ => self.counters.not_allowed += 1,
         }
     }
 

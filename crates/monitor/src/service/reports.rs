@@ -27,6 +27,11 @@ pub(crate) struct Counters {
     pub elections: u64,
     pub won: u64,
     pub lost: u64,
+    /// Messages that only daemons send, from a key that does not allow them.
+    pub not_allowed: u64,
+    /// Beacons and reports of managers that were not taken, and sums of pools that were cut to what can be.
+    pub manager_refused: u64,
+    pub manager_bounded: u64,
 }
 
 impl Counters {
@@ -110,6 +115,21 @@ impl Monitor {
             .headed("ewon", priority::INTERESTING)
             .with("election_lose", "elections lost", Count::Total(c.lost))
             .headed("elst", priority::INTERESTING)
+            .with(
+                "not_allowed",
+                "messages of daemons that the sender's key does not allow",
+                Count::Total(c.not_allowed),
+            )
+            .with(
+                "mgr_refused",
+                "beacons and reports of managers that were refused",
+                Count::Total(c.manager_refused),
+            )
+            .with(
+                "mgr_bounded",
+                "sums of pools in reports of managers that cannot be",
+                Count::Total(c.manager_bounded),
+            )
             .with("log_index", "entries of the replicated log", Count::Gauge(self.index()))
             .headed("log", priority::USEFUL);
         vec![mon, self.cluster_logger()]

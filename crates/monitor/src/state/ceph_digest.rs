@@ -51,6 +51,11 @@ impl PgDigest {
             ..Self::default()
         }
     }
+
+    /// Pools with sums that cannot be.
+    pub(crate) fn wild_pools(d: &PgMapDigest) -> u64 {
+        d.pools.values().filter(|stat| sane(stat) != **stat).count() as u64
+    }
 }
 
 fn sane(stat: &PoolStat) -> PoolStat {
