@@ -21,7 +21,7 @@ use crate::{object_map, pool};
 const AT_ONCE: usize = 16;
 
 /// Removes what lies behind `size` bytes. The lock is ours, and the gate is shut.
-pub(crate) async fn trim(image: &Image, size: u64, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
+pub(crate) async fn trim(image: &Image, size: u64, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let view = image.inner.view();
     let (from, to) = (view.layout.objects(size), view.layout.objects(view.size));
     let mut at = from;

@@ -177,58 +177,29 @@ const EMLINK: Errno = Errno(31);
 ///
 /// # Errors
 /// ENOTEMPTY while it has snapshots; EBUSY while another client has it open; EMLINK while it is in a group.
-pub async fn remove(io: &IoCtx, name: &str, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
-    remove_unless(io, name, progress, std::future::pending()).await
-}
-
-/// The same, but it ends early when `stop` does: the image stays, and has lost data.
-///
-/// # Errors
-/// As [`remove`]; ECANCELED when it was stopped.
-pub async fn remove_unless(
-    io: &IoCtx,
-    name: &str,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: impl Future<Output = ()> + Send,
-) -> Result<()> {
+pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let (id, has_map) = match Image::open(io, name, OpenOptions::default()).await {
-        Ok(image) => remove_data(io, &image, progress, stop).await?,
+        Ok(image) => {
+            let result = remove_open(io, &image, progress).await;
+            let left = (image.id().to_owned(), image.header().has(feature::OBJECT_MAP));
+            // The lock and the watch go with the header; a failure leaves the image as it was, openable.
+            image.close().await?;
+            result?;
+            left
+        }
         Err(e) if e.is_not_found() => (id_without_header(io, name).await?.ok_or(e)?, true),
         Err(e) => return Err(e),
     };
-    remove_header(io, &id, has_map).await?;
-    manage::remove_id(io, name, &id).await?;
-    let entry = NameId { name: name.into(), id };
-    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
-}
-
-/// Removes the data and closes the image: its id, and whether it has a map. A failure leaves the image
-/// openable.
-pub(crate) async fn remove_data(
-    io: &IoCtx,
-    image: &Image,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: impl Future<Output = ()> + Send,
-) -> Result<(String, bool)> {
-    let result = tokio::select! {
-        result = remove_open(io, image, progress) => result,
-        () = stop => Err(Error::refused(Errno::ECANCELED, "the removal was cancelled")),
-    };
-    let left = (image.id().to_owned(), image.header().has(feature::OBJECT_MAP));
-    // The lock and the watch go with the header.
-    image.close().await?;
-    result.map(|()| left)
-}
-
-pub(crate) async fn remove_header(io: &IoCtx, id: &str, has_map: bool) -> Result<()> {
-    let objects = [has_map.then(|| class::object::map(id, None)), Some(class::object::header(id))];
+    let objects = [has_map.then(|| class::object::map(&id, None)), Some(class::object::header(&id))];
     for object in objects.into_iter().flatten() {
         match io.remove(&object).await {
             Err(e) if !e.is_not_found() => return Err(e).context(|| format!("removing {object}")),
             _ => {}
         }
     }
-    Ok(())
+    manage::remove_id(io, name, &id).await?;
+    let entry = NameId { name: name.into(), id };
+    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
 }
 
 /// The id that the directory still has for an image whose header, the last to need its data, is gone.
@@ -245,7 +216,7 @@ async fn id_without_header(io: &IoCtx, name: &str) -> Result<Option<String>> {
     }
 }
 
-async fn remove_open(io: &IoCtx, image: &Image, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
+async fn remove_open(io: &IoCtx, image: &Image, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let header = image.header();
     if !header.snaps.is_empty() {
         return Err(Error::refused(Errno::ENOTEMPTY, "the image has snapshots"));

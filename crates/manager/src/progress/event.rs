@@ -37,8 +37,6 @@ pub(super) enum Goal {
     AllClean { since: Epoch },
     /// A pool's PG count, which was `from` when that was asked for.
     PgNum { pool: PoolId, from: u32, to: u32 },
-    /// What somebody else tells of it.
-    Told { refs: Value },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -106,8 +104,6 @@ impl Event {
     pub fn look(&mut self, now: Utime, map: &OsdMap, pgs: &PgMap) -> bool {
         let elapsed_s = self.elapsed_s(now);
         self.done = match &mut self.goal {
-            // It is over when that is said.
-            Goal::Told { .. } => return false,
             Goal::Moved(moved) => moved.look(pgs),
             Goal::AllClean { since } => clean_part(*since, pgs),
             Goal::PgNum { pool, from, to } => match map.pool(*pool) {
@@ -134,7 +130,6 @@ impl Event {
             Goal::Moved(moved) => json!([["osd", moved.osd.0]]),
             Goal::AllClean { .. } => json!([["global", ""]]),
             Goal::PgNum { pool, .. } => json!([["pool", pool.0]]),
-            Goal::Told { refs } => refs.clone(),
         }
     }
 
