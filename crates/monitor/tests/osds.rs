@@ -394,7 +394,7 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
 #[test]
 fn maps_are_kept_while_any_pg_may_need_them() {
     let (mut w, admin) = cluster(2);
-    // No OSD serves an erasure-coded pool, so none speaks of its PGs.
+    // Of an erasure-coded pool OSDs speak as of any other one.
     let erasure = r#"{"prefix":"osd pool create","pool":"e","pg_num":4,"pool_type":"erasure"}"#;
     assert_eq!(w.command(admin, erasure).0, 0);
     w.command(admin, r#"{"prefix":"config set","who":"mon","name":"mon_min_osdmap_epochs","value":"10"}"#);
@@ -404,16 +404,17 @@ fn maps_are_kept_while_any_pg_may_need_them() {
         }
     }
     let newest = w.mon.state().osds.newest();
-    let beacon = |w: &mut World, osd: i32, pgs: std::ops::Range<u32>, clean: Epoch| {
+    let beacon_of = |w: &mut World, pool: i64, osd: i32, pgs: std::ops::Range<u32>, clean: Epoch| {
         let m = MOsdBeacon {
             version: messages::PaxosVersion(newest.0.into()),
-            pgs: pgs.map(|seed| PgId::new(PoolId(1), seed)).collect(),
+            pgs: pgs.map(|seed| PgId::new(PoolId(pool), seed)).collect(),
             min_last_epoch_clean: clean,
             report_interval_s: 60,
             ..MOsdBeacon::default()
         };
         w.send(conn(osd), m);
     };
+    let beacon = |w: &mut World, osd: i32, pgs, clean| beacon_of(w, 1, osd, pgs, clean);
     let first = w.mon.state().osds.oldest();
     let oldest = |w: &mut World, secs: u64| {
         w.tick(secs);
@@ -421,9 +422,12 @@ fn maps_are_kept_while_any_pg_may_need_them() {
     };
     beacon(&mut w, 0, 0..4, newest);
     beacon(&mut w, 1, 4..7, newest);
+    beacon_of(&mut w, 2, 0, 0..3, newest);
     assert_eq!(oldest(&mut w, 2), first, "nobody has spoken of the last PG: its members may be away");
     let then = Epoch(newest.0 - 30);
     beacon(&mut w, 1, 7..8, then);
+    assert_eq!(oldest(&mut w, 3), first, "nor of the last one of the other pool");
+    beacon_of(&mut w, 2, 0, 3..4, newest);
     assert_eq!(oldest(&mut w, 4), then, "it was last clean there");
     // An OSD that has none of it goes on; what was told of the PG still counts.
     beacon(&mut w, 1, 4..7, newest);

@@ -206,7 +206,7 @@ fn profiles_that_do_not_work_are_refused() {
         let (code, said) = refused(words);
         assert_eq!(code, EINVAL, "{words}: {said}");
         assert!(
-            said.contains("EINVAL") && said.trim().len() > 40,
+            said.contains("EINVAL") && said.trim().len() > 25,
             "{words} is refused without a reason: {said}"
         );
     }
