@@ -58,8 +58,12 @@ mod tests {
         assert_eq!(found(5, 4 * 4096), Err(MisfitError::Size { chunks: 6, size: 5 }));
         assert_eq!(found(6, 4 * 4096 + 1), Err(MisfitError::Width { width: 4 * 4096 + 1, data: 4 }));
         assert_eq!(found(6, 0), Err(MisfitError::Width { width: 0, data: 4 }));
-        // Whole chunks, but of bytes that the code's words do not divide.
-        assert!(matches!(found(6, 12), Err(MisfitError::Codec(CodecError::Grain { len: 3, .. }))));
+        // Whole chunks, but no whole packets.
+        let words = [("technique", "cauchy_good"), ("k", "4"), ("m", "2"), ("packetsize", "128")];
+        let packets = profile(&[&[("plugin", "jerasure")][..], &words].concat());
+        assert!(of_pool(&packets, 6, 4 * 4096).is_ok());
+        let found = of_pool(&packets, 6, 4 * 100).map(|_| ());
+        assert_eq!(found, Err(MisfitError::Codec(CodecError::Grain { len: 100, grain: 1024 })));
     }
 
     #[test]
