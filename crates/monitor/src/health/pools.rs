@@ -32,13 +32,8 @@ pub(super) fn check(seen: &Seen<'_>, checks: &mut Checks) {
 /// OSDs serve an erasure-coded pool when its numbers are those of a profile that they know. Commands make no
 /// other one; one may come with a map of an earlier release.
 fn unserved(map: &OsdMap, checks: &mut Checks) {
-    let none = std::collections::BTreeMap::new();
     let detail = each(map, |_, name, pool| {
-        if !pool.is_erasure() {
-            return None;
-        }
-        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
-        let misfit = erasure::of_pool(profile, pool.size.into(), pool.stripe_width).err()?;
+        let misfit = crate::service::erasure::misfit(map, pool)?;
         Some(format!("pool '{name}' is refused by OSDs: {misfit}"))
     });
     checks.warn_each("POOL_NOT_SERVED", "pool(s) do not fit their erasure code profile", detail);

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use crush::{RULE_ERASURE, RuleMode};
-use erasure::{Placement, Profile, ProfileError};
-use maps::OsdMap;
+use erasure::{MisfitError, Placement, Profile, ProfileError};
+use maps::{OsdMap, Pool};
 use types::Errno;
 
 use crate::proposal::Batch;
@@ -75,6 +75,21 @@ pub(crate) fn check(map: &OsdMap, values: &Values, force: bool) -> Result<Profil
 pub(crate) fn read(map: &OsdMap, name: &str) -> Result<Profile, Refusal> {
     let none = Values::new();
     Profile::new(map.erasure_code_profiles.get(name).unwrap_or(&none)).map_err(|e| refusal(&e))
+}
+
+/// Whether a pool is replicated, or its numbers are those of its profile: of another one OSDs make no PGs.
+pub(crate) fn is_served(map: &OsdMap, pool: &Pool) -> bool {
+    misfit(map, pool).is_none()
+}
+
+/// What OSDs find wrong with a pool's profile.
+pub(crate) fn misfit(map: &OsdMap, pool: &Pool) -> Option<MisfitError> {
+    let none = Values::new();
+    let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
+    if !pool.is_erasure() {
+        return None;
+    }
+    erasure::of_pool(profile, pool.size.into(), pool.stripe_width).err()
 }
 
 /// Bytes of data in one stripe.

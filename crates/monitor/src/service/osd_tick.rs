@@ -233,7 +233,11 @@ impl Monitor {
         let map = batch.osdmap();
         self.watch.clean_epochs.retain(|pg, _| map.pool(pg.pool).is_some_and(|p| pg.seed < p.pg_num));
         let up = map.existing_osds().filter(|(_, o)| o.is_up()).map(|(id, _)| self.watch.epochs.get(&id.0));
-        let clean = map.pgs().map(|pg| self.watch.clean_epochs.get(&pg));
+        // Of PGs of a pool that does not fit its profile nobody will ever speak.
+        let is_served =
+            |pg: &types::PgId| map.pool(pg.pool).is_some_and(|p| super::erasure::is_served(map, p));
+        let clean = map.pgs().map(|pg| (pg, self.watch.clean_epochs.get(&pg)));
+        let clean = clean.filter(|(pg, known)| known.is_some() || is_served(pg)).map(|(_, known)| known);
         for needed in up.chain(clean) {
             match needed {
                 Some(epoch) if epoch.0 > 0 => to = to.min(epoch.0),

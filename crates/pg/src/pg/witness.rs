@@ -189,7 +189,13 @@ impl Pg {
                 self.remember_damage(teller, object.clone());
             }
             self.is_named(object.clone(), newest, cx);
-            self.recover_object(&object, cx);
+            if !is_alone {
+                // Two copies have something of it, or had: it was not deleted.
+                self.doubt_no_more(&object);
+            }
+            if self.missing.contains(&object) {
+                self.recover_object(&object, cx);
+            }
         }
     }
 

@@ -62,10 +62,10 @@ impl Pg {
         }
         self.remember(&run, left, cx);
         let mends = self.scrub.errors_go || self.scrub.check_after_repair;
-        // A light scrub says nothing of what a repair has begun.
-        if run.plan.deep || run.plan.repair {
-            self.info.history.scrub.mending = run.plan.repair && mends && left != (0, 0);
-        }
+        let begins = run.plan.repair && mends && left != (0, 0);
+        let history = &mut self.info.history.scrub;
+        // A light scrub says nothing of deep errors that a repair has begun to make good.
+        history.mending = begins || history.mending && !run.plan.deep;
         let records = if run.plan.repair {
             Records::default()
         } else {
@@ -264,11 +264,11 @@ impl Pg {
             if std::mem::take(&mut self.scrub.errors_go) {
                 let h = &mut self.info.history.scrub;
                 (h.shallow_errors, h.deep_errors, h.last_clean_stamp) = (0, 0, cx.now.wall);
-                h.mending = false;
+                h.mending = self.scrub.check_after_repair;
                 self.share_history(cx);
             }
             let is_left = self.info.history.scrub.mending;
-            if (std::mem::take(&mut self.scrub.check_after_repair) || is_left) && self.scrub.wanted.is_none()
+            if self.scrub.wanted.is_none() && (std::mem::take(&mut self.scrub.check_after_repair) || is_left)
             {
                 self.scrub.wanted =
                     Some(Wanted { deep: true, check_repair: true, required: true, ..Wanted::default() });
