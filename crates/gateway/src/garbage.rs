@@ -4,13 +4,13 @@
 use bytes::Bytes;
 use classes::client::Nothing;
 use classes::client::version::{self, CondArgs, Condition};
-use classes::client::{gc, gc_queue, refcount};
+use classes::client::{gc, gc_queue, lock, refcount};
 use rgw::{Chain, Garbage, GarbageObject, Manifest, ObjectVersion, Pool, RawObject};
 use types::RealTime;
 
 use crate::buckets::shard_of;
 use crate::plan::optional;
-use crate::turn::Turn;
+use crate::turn::{EXCLUSIVE, Turn};
 use crate::{Error, Plan, Reply, Request, Site};
 
 /// Objects that hold garbage. Source: rgw_gc_max_objs in src/common/options.cc.
@@ -171,7 +171,9 @@ fn sweep(object: RawObject, version: u64) -> Plan<Swept> {
     let args = |expired_only, max| gc::ListArgs { marker: Bytes::new(), max, expired_only };
     let all = Request::new(object.clone()).call(&gc::LIST, &args(false, 1));
     let due = Request::new(object.clone()).call(&gc::LIST, &args(true, PAGE));
-    let queued = Request::new(object.clone()).call(&gc_queue::LIST, &args(true, PAGE));
+    let queued = Request::new(object.clone())
+        .call(&gc_queue::LIST, &args(true, PAGE))
+        .call(&gc_queue::LIST, &args(false, PAGE));
     optional(Plan::ask(all)).and_then(move |reply: Option<Reply>| {
         let old = match reply.map(|reply| reply.answer(0, &gc::LIST)).transpose() {
             Ok(old) => old.is_some_and(|old| !old.entries.is_empty()),
@@ -184,15 +186,26 @@ fn sweep(object: RawObject, version: u64) -> Plan<Swept> {
         };
         Plan::ask(list).and_then(move |reply: Reply| {
             let page = match kept {
-                Kept::Omap => reply.answer(0, &gc::LIST),
-                Kept::Queue => reply.answer(0, &gc_queue::LIST),
+                Kept::Omap => reply.answer(0, &gc::LIST).map(|page| (page.entries, page.truncated)),
+                Kept::Queue => front(&reply),
             };
             match page {
-                Ok(page) => remove_page(object, kept, page.entries, page.truncated),
+                Ok((entries, more)) => remove_page(object, kept, entries, more),
                 Err(e) => Plan::failed(e),
             }
         })
     })
+}
+
+/// The entries in front of a queue that are due. A queue gives up entries from its front, by their number: those
+/// behind one that is not due yet, which another gateway may have put there, have to wait for it.
+fn front(reply: &Reply) -> Result<(Vec<Garbage>, bool), Error> {
+    let (due, all) = (reply.answer(0, &gc_queue::LIST)?, reply.answer(1, &gc_queue::LIST)?);
+    let of_page = all.entries.len();
+    let is_due = |entry: &Garbage| due.entries.iter().any(|e| e.tag == entry.tag && e.time == entry.time);
+    let entries: Vec<Garbage> = all.entries.into_iter().take_while(is_due).collect();
+    let more = all.truncated && entries.len() == of_page;
+    Ok((entries, more))
 }
 
 fn remove_page(object: RawObject, kept: Kept, entries: Vec<Garbage>, more: bool) -> Plan<Swept> {
@@ -201,7 +214,14 @@ fn remove_page(object: RawObject, kept: Kept, entries: Vec<Garbage>, more: bool)
     }
     let tags: Vec<Bytes> = entries.iter().map(|entry| entry.tag.clone()).collect();
     let swept = Swept { entries: entries.len(), more };
-    let request = Request::new(object);
+    // Who has lost the lock meanwhile takes nothing that another one lists.
+    let held = lock::AssertArgs {
+        name: Bytes::from_static(LOCK),
+        kind: EXCLUSIVE,
+        cookie: Bytes::new(),
+        tag: Bytes::new(),
+    };
+    let request = Request::new(object).call(&lock::ASSERT, &held);
     let request = match kept {
         Kept::Omap => request.call(&gc::REMOVE, &gc::RemoveArgs { tags }),
         Kept::Queue => request.call(&gc_queue::REMOVE, &gc_queue::RemoveArgs { entries: tags.len() as u64 }),
@@ -215,7 +235,11 @@ fn remove_page(object: RawObject, kept: Kept, entries: Vec<Garbage>, more: bool)
         chain.objects.into_iter().map(move |o| (raw(o), tag.clone()))
     });
     remove_some(objects.collect()).and_then(move |gone| match gone {
-        true => Plan::ask(request).and_then(move |_| Plan::ok(swept)),
+        true => Plan::ask(request).then(move |done| match done {
+            Ok(_) => Plan::ok(swept),
+            Err(Error::Rados(types::Errno::EBUSY)) => Plan::ok(Swept::default()),
+            Err(e) => Plan::failed(e),
+        }),
         false => Plan::ok(Swept::default()),
     })
 }

@@ -8,7 +8,7 @@ use types::{Errno, Utime};
 use crate::{Error, Plan, Request};
 
 /// Source: ClsLockType::EXCLUSIVE in src/cls/lock/cls_lock_types.h.
-const EXCLUSIVE: u8 = 1;
+pub(crate) const EXCLUSIVE: u8 = 1;
 
 /// A lock, and how long it holds when nobody gives it back.
 #[derive(Debug, Clone)]

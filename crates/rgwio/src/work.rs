@@ -23,7 +23,7 @@ const HOURS: std::ops::Range<u32> = 0..6;
 /// Between looks for garbage. Source: rgw_gc_processor_period.
 const SWEEP: Duration = Duration::from_secs(3600);
 /// Entries of a list's page.
-const PAGE: usize = 1000;
+const PAGE: usize = 100;
 
 /// Works by itself until it is told to stop.
 #[derive(Debug, Clone)]
@@ -116,6 +116,7 @@ impl Worker {
                 Err(e) => return tracing::debug!("lifecycles of lc.{shard}: {e:?}"),
             };
             let outcome = match self.lifecycle(&entry).await {
+                Ok(true) if self.stops() => Outcome::Failed,
                 Ok(true) => Outcome::Done,
                 Ok(false) => Outcome::Gone,
                 Err(e) => {
@@ -143,21 +144,40 @@ impl Worker {
         }
         for action in &actions {
             if action.is_of_objects() {
-                self.expire(&bucket, action).await?;
+                self.expire(entry, &bucket, action).await?;
             }
             if action.upload_days > 0 {
-                self.end_uploads(&bucket, action).await?;
+                self.end_uploads(entry, &bucket, action).await?;
             }
         }
         Ok(true)
     }
 
-    async fn expire(&self, bucket: &SharedBucket, action: &Action) -> Result<(), Error> {
+    /// Whether the bucket still has this rule, and keeps versions or none as it did.
+    async fn is_asked_for(
+        &self,
+        entry: &LifecycleEntry,
+        bucket: &SharedBucket,
+        action: &Action,
+    ) -> Result<bool, Error> {
+        let found = self.performer.perform(self.site.lifecycle_of(entry)).await?;
+        Ok(found.is_some_and(|(fresh, rules)| {
+            fresh.flags == bucket.flags && rules.rules.values().filter_map(Action::of).any(|a| a == *action)
+        }))
+    }
+
+    async fn expire(
+        &self,
+        entry: &LifecycleEntry,
+        bucket: &SharedBucket,
+        action: &Action,
+    ) -> Result<(), Error> {
         let versions = bucket.flags.has(Versioning::VERSIONED);
         let (prefix, max) = (action.prefix.clone(), PAGE);
         let mut listing = Listing { prefix, versions, max, ..Listing::default() };
         let mut walk = Walk::default();
-        while !self.stops() {
+        // A walk may take hours, and its owner may have changed the rules meanwhile.
+        while !self.stops() && self.is_asked_for(entry, bucket, action).await? {
             let page = self.performer.perform(self.site.list(bucket, listing.clone())).await?;
             let objects = page.objects.into_iter().map(|(key, meta)| ListedVersion {
                 key,
@@ -198,9 +218,14 @@ impl Worker {
         }
     }
 
-    async fn end_uploads(&self, bucket: &SharedBucket, action: &Action) -> Result<(), Error> {
+    async fn end_uploads(
+        &self,
+        entry: &LifecycleEntry,
+        bucket: &SharedBucket,
+        action: &Action,
+    ) -> Result<(), Error> {
         let mut listing = Listing { prefix: action.prefix.clone(), max: PAGE, ..Listing::default() };
-        while !self.stops() {
+        while !self.stops() && self.is_asked_for(entry, bucket, action).await? {
             let page = self.performer.perform(self.site.uploads(bucket, listing.clone())).await?;
             for (key, meta) in page.objects {
                 let upload =

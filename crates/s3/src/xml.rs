@@ -33,6 +33,10 @@ impl Element {
         self.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
+    pub fn children(&self) -> &[Self] {
+        &self.children
+    }
+
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Self> {
         self.children.iter().filter(move |child| child.name == name)
     }

@@ -129,7 +129,7 @@ impl Action {
         }
         if !seen.is_latest {
             let since =
-                seen.newer.filter(|_| self.noncurrent_days > 0 && !(seen.is_marker && !self.tags.is_empty()));
+                seen.newer.filter(|_| self.noncurrent_days > 0 && (!seen.is_marker || self.tags.is_empty()));
             return since
                 .filter(|since| age.has_passed(*since, self.noncurrent_days))
                 .map(|_| Expiry::Version);

@@ -72,7 +72,7 @@ def buckets():
     assert s3.get_bucket_location(Bucket="bucket")["LocationConstraint"] == "default"
     fails(404, "NoSuchBucket", s3.list_objects, Bucket="missing")
     fails(400, "InvalidLocationConstraint", s3.create_bucket, Bucket="elsewhere", CreateBucketConfiguration={"LocationConstraint": "mars"})
-    fails(501, "NotImplemented", s3.get_bucket_lifecycle_configuration, Bucket="bucket")
+    fails(404, "NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="bucket")
     fails(404, "NoSuchBucketPolicy", s3.get_bucket_policy, Bucket="bucket")
     fails(404, "NoSuchCORSConfiguration", s3.get_bucket_cors, Bucket="bucket")
     fails(404, "NoSuchTagSet", s3.get_bucket_tagging, Bucket="bucket")

@@ -34,6 +34,15 @@ const MAX_PREFIX: usize = 1024;
 const DAY_S: u64 = 24 * 3600;
 /// Parts of rules that are not done here: to pass over them would delete more than is asked for.
 const UNSERVED: [&str; 2] = ["Transition", "NoncurrentVersionTransition"];
+const RULE: [&str; 7] = [
+    "ID",
+    "Prefix",
+    "Filter",
+    "Status",
+    "Expiration",
+    "NoncurrentVersionExpiration",
+    "AbortIncompleteMultipartUpload",
+];
 const UNSERVED_FILTERS: [&str; 2] = ["ObjectSizeGreaterThan", "ObjectSizeLessThan"];
 
 fn malformed() -> S3Error {
@@ -125,11 +134,24 @@ fn expiration(element: &Element) -> S3Result<(Expiration, bool)> {
     }
 }
 
-fn filter(element: &Element) -> S3Result<Filter> {
-    let element = element.first("And").unwrap_or(element);
-    if UNSERVED_FILTERS.into_iter().any(|name| element.first(name).is_some()) {
+/// Refuses an element with other children than these, or with two of the first ones. What is not understood
+/// may narrow a rule, and to pass over it would delete more than is asked for.
+fn only(element: &Element, once: &[&str], many: &[&str]) -> S3Result<()> {
+    let is_known = |child: &Element| once.contains(&&*child.name) || many.contains(&&*child.name);
+    let is_good =
+        element.children().iter().all(is_known) && once.iter().all(|name| element.all(name).count() <= 1);
+    if is_good { Ok(()) } else { Err(malformed()) }
+}
+
+fn filter(outer: &Element) -> S3Result<Filter> {
+    let element = outer.first("And").unwrap_or(outer);
+    if UNSERVED_FILTERS.into_iter().any(|name| element.first(name).or(outer.first(name)).is_some()) {
         return Err(errors::not_served("rules by the size of objects are not served"));
     }
+    if outer.first("And").is_some() {
+        only(outer, &["And"], &[])?;
+    }
+    only(element, &["Prefix"], &["Tag"])?;
     let mut found = Tags::default();
     for tag in element.all("Tag") {
         let (Some(key), Some(value)) = (tag.text_of("Key"), tag.text_of("Value")) else {
@@ -146,6 +168,10 @@ fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
     if moves().next().is_some() {
         return Err(errors::not_served("objects do not move to other storage classes"));
     }
+    only(element, &RULE, &[])?;
+    if element.first("Prefix").is_some() && element.first("Filter").is_some() {
+        return Err(malformed());
+    }
     let given = element.text_of("ID").filter(|id| !id.is_empty());
     let id = given.map_or_else(id, |id| id.to_owned().into());
     let prefix = element.text_of("Prefix");
@@ -155,8 +181,7 @@ fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
         None if prefix.is_some() => Filter::default(),
         None => return Err(malformed()),
     };
-    let prefix: Bytes =
-        prefix.filter(|_| element.first("Filter").is_none()).unwrap_or_default().to_owned().into();
+    let prefix: Bytes = prefix.unwrap_or_default().to_owned().into();
     let status = element.text_of("Status").map(str::trim).filter(|s| matches!(*s, "Enabled" | "Disabled"));
     let status = status.ok_or_else(malformed)?.to_owned().into();
     let (expiration, expires_markers) = expiration(element)?;
@@ -358,6 +383,43 @@ mod tests {
             ),
         ] {
             assert_eq!(code(document(&rule_of(inner))), want, "{inner}");
+        }
+    }
+
+    /// To pass over what is not understood would have more go than was asked for.
+    #[test]
+    fn what_narrows_a_rule_is_understood_or_refused() {
+        let with = |filter: &str| {
+            let rest = "<Status>Enabled</Status><Expiration><Days>1</Days></Expiration>";
+            code(document(&format!("<Rule><ID>r</ID>{filter}{rest}</Rule>")))
+        };
+        let tag = "<Tag><Key>a</Key><Value>b</Value></Tag>";
+        let size = "<ObjectSizeGreaterThan>1</ObjectSizeGreaterThan>";
+        assert_eq!(
+            with(&format!(
+                "<Filter><And><Prefix>a</Prefix>{tag}{tag2}</And></Filter>",
+                tag2 = tag.replace('a', "c")
+            )),
+            ""
+        );
+        for refused in [
+            format!("<Filter><Prefix>logs/</Prefix><And>{tag}</And></Filter>"),
+            "<Prefix>logs/</Prefix><Filter/>".to_owned(),
+            "<Filter><prefix>logs/</prefix></Filter>".to_owned(),
+            "<Filter><Prefix>a</Prefix><Prefix>b</Prefix></Filter>".to_owned(),
+            "<Filter><Prefix>a</Prefix></Filter><Filter/>".to_owned(),
+            "<Prefix>a</Prefix><Prefix>b</Prefix>".to_owned(),
+            format!("<Filter><And>{tag}</And><And>{tag}</And></Filter>"),
+            "<Filter/><Scope>narrow</Scope>".to_owned(),
+        ] {
+            assert_eq!(with(&refused), "MalformedXML", "{refused}");
+        }
+        for refused in [
+            format!("<Filter>{size}<And>{tag}</And></Filter>"),
+            format!("<Filter><And>{tag}{size}</And></Filter>"),
+            format!("<Filter>{size}</Filter>"),
+        ] {
+            assert_eq!(with(&refused), "NotImplemented", "{refused}");
         }
     }
 
