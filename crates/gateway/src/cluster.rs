@@ -12,6 +12,9 @@ use types::{Errno, RealTime, SeededEntropy, Utime};
 
 use crate::{Moment, Op, Output, Plan, Rados, Reply, Request, Site};
 
+/// What somebody else does between two steps.
+type Meanwhile = Box<dyn FnOnce(&mut Cluster)>;
+
 #[derive(Default)]
 pub struct Cluster {
     objects: BTreeMap<(Bytes, Bytes), Fake>,
@@ -29,7 +32,7 @@ pub struct Cluster {
     /// Calls of this method fail so.
     pub refuse: Option<(&'static str, Errno)>,
     /// What others do while somebody waits, once.
-    pub meanwhile: Option<Box<dyn FnOnce(&mut Cluster)>>,
+    pub meanwhile: Option<Meanwhile>,
 }
 
 /// A request of which no answer comes.
