@@ -1,6 +1,7 @@
 //! `loligo rgw`: an S3 server on the pools of a cluster, in radosgw's place or beside it.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -61,7 +62,8 @@ pub struct RgwArgs {
     /// What all requests may hold of objects: bytes, or a number with K, M, G or T.
     #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = crate::args::parse_size)]
     window_memory: u64,
-    /// Seconds that lifecycles take for a day, for tests; 0 for days, whose rounds begin between 0 and 6 o'clock UTC.
+    /// Seconds that lifecycles take for a day, for tests; 0 for days, whose rounds begin between 0 and 6
+    /// o'clock UTC.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     rgw_lc_debug_interval: u32,
     /// Make a user with this name, print its access key and secret, and end.
@@ -184,6 +186,9 @@ async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let connections = usize::try_from(args.max_connections).unwrap_or(usize::MAX);
     let bounds = Bounds { connections, window_bytes: args.window_memory };
+    if args.rgw_lc_debug_interval > 0 {
+        tracing::warn!("lifecycles take {} s for a day: objects expire early", args.rgw_lc_debug_interval);
+    }
     let worker = store.worker(args.rgw_lc_debug_interval);
     let front = store.front(&args.rgw_zonegroup, bounds.window_bytes);
     let (lifecycles, garbage) = (worker.clone(), worker.clone());
@@ -191,10 +196,18 @@ async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
     works.spawn(async move { lifecycles.run_lifecycles().await });
     works.spawn(async move { garbage.run_garbage().await });
     say!("http://{}", listener.local_addr()?);
-    tokio::select! {
-        () = s3::serve(listener, Arc::clone(&front), &bounds) => {}
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    {
+        let mut serving = pin!(s3::serve(listener, Arc::clone(&front), &bounds));
+        loop {
+            tokio::select! {
+                () = &mut serving => break,
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                Some(ended) = works.join_next() => if let Err(e) = ended {
+                    tracing::error!("objects do not expire, or garbage stays, until this gateway starts anew: {e}");
+                },
+            }
+        }
     }
     worker.stop();
     // What clients wait for is brought to its end, and so is a step of the work.

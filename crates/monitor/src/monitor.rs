@@ -93,8 +93,8 @@ pub struct Monitor {
     pub(crate) mds_refused: Option<u64>,
     /// The manager whose last report was refused, of which the cluster log has been told.
     pub(crate) report_refused: Option<u64>,
-    /// Whose beacon was refused last: it is said once.
-    pub(crate) beacon_refused: Option<u64>,
+    /// Whose beacons were refused: that is said once of each.
+    pub(crate) beacons_refused: BTreeSet<String>,
     /// OSDs whose boot was refused because they are Ceph's, of which the cluster log has been told.
     pub(crate) osds_of_ceph: BTreeSet<i32>,
     /// Hosts from which monitors of Ceph's were turned away, of which the log has been told.
@@ -176,7 +176,7 @@ impl Monitor {
             mds_ticked: None,
             mds_refused: None,
             report_refused: None,
-            beacon_refused: None,
+            beacons_refused: BTreeSet::new(),
             osds_of_ceph: BTreeSet::new(),
             mons_of_ceph: BTreeSet::new(),
             options_published: (0, 0),

@@ -36,6 +36,8 @@ const DIGEST_LIMIT: usize = 16 << 20;
 const SERVICE_MAP_LIMIT: usize = 1 << 20;
 const CHECKS_LIMIT: usize = 256;
 const DETAILS_LIMIT: usize = 256;
+/// Names whose refused beacons are said, once each.
+const REFUSED_LIMIT: usize = 64;
 
 impl Monitor {
     pub(crate) fn prepare_mgr_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MMgrBeacon) {
@@ -169,8 +171,12 @@ impl Monitor {
     fn refuse_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId) {
         self.counters.manager_refused += 1;
         let Some(session) = self.sessions.get(&conn) else { return };
-        if self.beacon_refused.replace(session.global_id.0) != Some(session.global_id.0) {
-            let text = format!("a beacon of {} was refused: it speaks for another manager", session.name);
+        let name = session.name.to_string();
+        if self.beacons_refused.len() < REFUSED_LIMIT && self.beacons_refused.insert(name) {
+            let text = format!(
+                "a beacon of {} was refused: it speaks for another manager or another cluster",
+                session.name
+            );
             batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
         }
     }

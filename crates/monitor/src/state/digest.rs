@@ -136,7 +136,7 @@ impl PgDigest {
         sum
     }
 
-    /// PGs of pools that no OSD serves: nobody reports them, so they are in no state.
+    /// PGs that nobody reports, so that they are in no state.
     pub fn unserved_pgs(&self) -> u32 {
         let of_pools: u64 = self.pools.values().map(|p| u64::from(p.num_pg)).sum();
         u32::try_from(of_pools.saturating_sub(self.num_pgs().into())).unwrap_or(u32::MAX)
