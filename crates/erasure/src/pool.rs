@@ -21,8 +21,8 @@ pub enum MisfitError {
     Width { width: u32, data: usize },
 }
 
-/// The code of a pool of `size` shards with this profile, whose stripes hold `stripe_width` bytes of data, and
-/// how its objects lie on the shards.
+/// The code of a pool of `size` shards with this profile, whose stripes hold `stripe_width` bytes of data,
+/// and how its objects lie on the shards.
 pub fn of_pool(
     values: &BTreeMap<String, String>,
     size: usize,

@@ -145,8 +145,9 @@ impl Site {
     }
 
     /// Does something with a bucket's index, wherever that is: what finds no shard, with `NoSuchBucket`, or
-    /// shards that are being moved, with `Resharding`, is done again where they went, with the bucket as it is
-    /// then. A move is waited for as long as radosgw waits. `what` leaves nothing behind that is half done.
+    /// shards that are being moved, with `Resharding`, is done again where they went, with the bucket as it
+    /// is then. A move is waited for as long as radosgw waits. `what` leaves nothing behind that is half
+    /// done.
     pub(crate) fn follow<T: Send + 'static>(
         &self,
         bucket: SharedBucket,

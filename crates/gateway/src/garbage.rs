@@ -197,8 +197,8 @@ fn sweep(object: RawObject, version: u64) -> Plan<Swept> {
     })
 }
 
-/// The entries in front of a queue that are due. A queue gives up entries from its front, by their number: those
-/// behind one that is not due yet, which another gateway may have put there, have to wait for it.
+/// The entries in front of a queue that are due. A queue gives up entries from its front, by their number:
+/// those behind one that is not due yet, which another gateway may have put there, have to wait for it.
 fn front(reply: &Reply) -> Result<(Vec<Garbage>, bool), Error> {
     let (due, all) = (reply.answer(0, &gc_queue::LIST)?, reply.answer(1, &gc_queue::LIST)?);
     let of_page = all.entries.len();

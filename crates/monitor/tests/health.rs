@@ -115,7 +115,8 @@ fn yesterdays_health_is_not_todays() {
     assert!(!c.health().contains("inactive"), "{}", c.health());
 }
 
-/// PGs that nobody reports are counted as unknown. A pool that OSDs serve is not said to be refused meanwhile.
+/// PGs that nobody reports are counted as unknown. A pool that OSDs serve is not said to be refused
+/// meanwhile.
 #[test]
 fn pgs_that_nobody_reports_are_counted() {
     use monitor::state::{PgDigest, PoolUsage};

@@ -204,8 +204,8 @@ impl Site {
         })
     }
 
-    /// Does to an object what a list of its bucket said, unless it is another one by now, has not all of these
-    /// tags, or a lock keeps it. Whether it was done.
+    /// Does to an object what a list of its bucket said, unless it is another one by now, has not all of
+    /// these tags, or a lock keeps it. Whether it was done.
     pub fn expire(
         &self,
         bucket: &SharedBucket,

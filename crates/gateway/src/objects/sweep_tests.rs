@@ -49,7 +49,8 @@ fn garbage_that_cannot_go_stays_on_its_list() {
     assert_eq!((sweep(&mut c), garbage_of(&mut c).len(), c.names(DATA).len()), (1, 0, 0));
 }
 
-/// A queue gives up entries from its front, by their number: one that is not due yet is not to go for another.
+/// A queue gives up entries from its front, by their number: one that is not due yet is not to go for
+/// another.
 #[test]
 fn garbage_behind_what_is_not_due_waits() {
     let mut c = Cluster::default();

@@ -234,8 +234,8 @@ impl Site {
         showing.make(Step::Link(id, Some(meta)), TRIES).and_then(|()| Plan::ok(removed))
     }
 
-    /// Fails with `Locked` where a lock keeps a version. One that is put on it just then may come too late, as
-    /// in radosgw.
+    /// Fails with `Locked` where a lock keeps a version. One that is put on it just then may come too late,
+    /// as in radosgw.
     fn unlocked(&self, bucket: &SharedBucket, key: &Key, bypasses: bool, now: RealTime) -> Plan<()> {
         if !has_locks(bucket) {
             return Plan::ok(());

@@ -14,7 +14,8 @@ use crate::coded::Geometry;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct CodedPools {
-    /// Whether the pool fits its profile. One that does goes on to do so: neither changes while the pool is there.
+    /// Whether the pool fits its profile. One that does goes on to do so: neither changes while the pool is
+    /// there.
     fits: BTreeMap<PoolId, bool>,
 }
 

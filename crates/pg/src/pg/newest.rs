@@ -159,8 +159,8 @@ impl Pg {
         bad
     }
 
-    /// Member: what a refused write was to copy of, and what is not here: it was lost without a trace, for the
-    /// primary sends such a write when nobody is known to lack that.
+    /// Member: what a refused write was to copy of, and what is not here: it was lost without a trace, for
+    /// the primary sends such a write when nobody is known to lack that.
     pub(super) fn lost_sources(&self, op: &RepOp, cx: &mut Shared) -> Vec<HObject> {
         if !self.is_coded() {
             return Vec::new();

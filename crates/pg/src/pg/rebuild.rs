@@ -209,8 +209,9 @@ impl Pg {
         self.is_coded() && self.writes.lock(&object.head()).is_some_and(|lock| lock.writes > 0)
     }
 
-    /// Primary: a write of an object has ended, and no other one of it has begun. What is lacking of its clones
-    /// begins to be made now, which goes on while the head is written again: a client may leave no other time.
+    /// Primary: a write of an object has ended, and no other one of it has begun. What is lacking of its
+    /// clones begins to be made now, which goes on while the head is written again: a client may leave no
+    /// other time.
     pub(super) fn between_writes(&mut self, object: &HObject, cx: &mut Shared) {
         let (first, last) = (object.head().at(SnapId(0)), object.head());
         self.learn_newer_of(&first, &last, cx);

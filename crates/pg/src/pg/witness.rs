@@ -1,7 +1,7 @@
 //! What members say that they have, in erasure-coded PGs, beside scrubs.
 //!
-//! Before a range is backfilled, a member lists what it has of it: the primary's store may have lost an object
-//! without a trace, or a write of it, and the target would get no shard that is of any use.
+//! Before a range is backfilled, a member lists what it has of it: the primary's store may have lost an
+//! object without a trace, or a write of it, and the target would get no shard that is of any use.
 //!
 //! ```text
 //! begin_range ─► ask_witness ─► (ScrubRead, ScrubMap) ─► take_witness ─► compare_range
@@ -124,8 +124,8 @@ impl Pg {
         }
     }
 
-    /// Primary: asks all members whether they have an object. A copy says that its shard of it is damaged, and
-    /// neither the log nor this copy's store knows of any.
+    /// Primary: asks all members whether they have an object. A copy says that its shard of it is damaged,
+    /// and neither the log nor this copy's store knows of any.
     pub(super) fn inquire(&mut self, teller: PgShard, object: HObject, cx: &mut Shared) {
         let me = self.me(cx);
         let left: BTreeSet<PgShard> = self.acting().filter(|copy| *copy != me).collect();

@@ -61,7 +61,8 @@ fn what_a_write_copies_of_is_made_first_where_it_is_gone() {
     }
 }
 
-/// That it lacks what a write copies of is durable with the member, which ends before the primary hears of it.
+/// That it lacks what a write copies of is durable with the member, which ends before the primary hears of
+/// it.
 #[test]
 fn a_member_remembers_what_a_refused_write_was_to_copy_of() {
     for seed in 0..3 {
@@ -138,8 +139,9 @@ fn a_clone_is_made_while_its_head_is_written() {
     }
 }
 
-/// The primary has missed a write of a clone, and sends what it has to a member that has lost its shard's data.
-/// The member refuses that while the head is written: the clone is made anew, in the version that it has.
+/// The primary has missed a write of a clone, and sends what it has to a member that has lost its shard's
+/// data. The member refuses that while the head is written: the clone is made anew, in the version that it
+/// has.
 #[test]
 fn a_clone_that_is_refused_while_its_head_is_written_is_made_anew() {
     for seed in 0..6 {

@@ -1,5 +1,5 @@
-//! What members say that they have of an object of which the primary knows nothing: it was deleted long ago, or
-//! the primary has lost it without a trace.
+//! What members say that they have of an object of which the primary knows nothing: it was deleted long
+//! ago, or the primary has lost it without a trace.
 
 use bytes::Bytes;
 use messages::Message;
@@ -29,8 +29,8 @@ fn cluster(seed: u64) -> (Sim, PoolId) {
     (s, pool)
 }
 
-/// The primary has lost its shard without a trace. Another copy, or the primary itself, has lost its own as well
-/// and knows of that: it is made again, and so is the primary's.
+/// The primary has lost its shard without a trace. Another copy, or the primary itself, has lost its own as
+/// well and knows of that: it is made again, and so is the primary's.
 #[test]
 fn what_the_primary_has_lost_is_asked_for() {
     for seed in 0..8 {
@@ -79,8 +79,8 @@ fn a_mark_of_an_object_that_nobody_has_goes() {
     }
 }
 
-/// A deleted object of which something is left at one member, whose attributes do not decode: it goes, with its
-/// mark, whether or not the log tells of the deletion.
+/// A deleted object of which something is left at one member, whose attributes do not decode: it goes, with
+/// its mark, whether or not the log tells of the deletion.
 #[test]
 fn what_does_not_decode_and_was_deleted_goes() {
     for seed in 0..4 {
@@ -117,7 +117,8 @@ fn cannot_list(s: &mut Sim, from: i32, to: i32) {
     msg.front = new.into();
 }
 
-/// A member cannot list what it has of a range that is to be backfilled: that is no proof that there is nothing.
+/// A member cannot list what it has of a range that is to be backfilled: that is no proof that there is
+/// nothing.
 #[test]
 fn who_cannot_list_a_range_does_not_count_as_empty() {
     for seed in 0..6 {

@@ -74,8 +74,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A write has replaced all data of some shards of an object; whether that takes back what was found. What
-    /// is too much to be remembered stays counted.
+    /// A write has replaced all data of some shards of an object; whether that takes back what was found.
+    /// What is too much to be remembered stays counted.
     pub fn forgive(&mut self, object: &HObject, replaced: &BTreeSet<i8>) -> bool {
         if self.bad.get(object).is_some_and(|bad| bad.extra) {
             return false;
