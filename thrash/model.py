@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """A client of the thrashed cluster: uses objects that others use as well, and its own, and writes down what it saw.
 
-  model.py CONF POOL NAME SEED THREADS OUTPUT [--rate OPS]
+  model.py CONF POOL NAME SEED THREADS OUTPUT [--rate OPS] [--maps POOL]
 
 Runs until its standard input closes, then finishes what is under way, checks its own objects a last time and ends. OUTPUT gets a line of
 JSON for each operation on a shared object, and for each fault that it noticed itself; status 1 says that there was one. Times are
 the machine's monotonic clock.
 
-Shared objects: registers (whole objects), logs (append), keys of an omap. Own objects: writes at offsets, truncation, zeroes, removal,
-attributes and snapshots, compared with a copy in memory.
+Shared objects: registers (whole objects), cells (ranges of an object, overwritten), logs (append), keys of an omap. Own objects: writes
+at offsets, truncation, zeroes, removal, attributes and snapshots, compared with a copy in memory.
 """
 import argparse
 import hashlib
@@ -22,6 +22,7 @@ import time
 import rados
 
 REGISTERS, LOGS, MAPS, KEYS, OWN = 12, 4, 2, 8, 6
+BOARDS, CELLS, CELL = 2, 9, 3001  # objects of so many cells of so many bytes, which lie across any chunk's bounds
 TOKEN = 24  # bytes of a token in a log
 SNAPS = 4  # of a thread's own objects, at once
 HEAD = (1 << 64) - 2  # CEPH_NOSNAP
@@ -34,13 +35,14 @@ def body(value, size):
 
 
 def encode(value, size):
-    return ("%-40s" % value).encode() + body(value, size)
+    """An object's or a cell's bytes, 40 more than `size`."""
+    return ("%-32s%8d" % (value, size)).encode() + body(value, size)
 
 
 def decode(data):
     """The value that an object holds; raises ValueError when its bytes are not what was written for that value."""
-    value = data[:40].decode("ascii").strip()
-    if data[40:] != body(value, len(data) - 40):
+    value, size = data[:32].decode("ascii").strip(), int(data[32:40])
+    if data[40:] != body(value, size):
         raise ValueError("the bytes of %r are not what was written" % value)
     return value
 
@@ -52,6 +54,7 @@ class Worker(threading.Thread):
         self.pause = args.threads / args.rate
         self.io, self.out, self.count, self.ops = cluster.open_ioctx(args.pool), out, 0, 0
         self.ended, self.broken = False, False
+        self.maps = cluster.open_ioctx(args.maps or args.pool)
         self.own = cluster.open_ioctx(args.pool)  # has its own snapshot context
         self.model, self.attrs, self.snaps = {}, {}, []
 
@@ -92,6 +95,23 @@ class Worker(threading.Thread):
             return None
         return decode(data)
 
+    def cell(self):
+        name, i, value = "board-%d" % self.rng.randrange(BOARDS), self.rng.randrange(CELLS), self.unique()
+        on = "%s/%d" % (name, i)
+        if self.rng.random() < 0.5:
+            self.timed(on, "write", value, lambda: self.io.write(name, encode(value, CELL - 40), i * CELL))
+        else:
+            self.timed(on, "read", None, lambda: self.read_cell(name, i))
+
+    def read_cell(self, name, i):
+        try:
+            data = self.io.read(name, CELL, i * CELL)
+        except rados.ObjectNotFound:
+            return None
+        if len(data) not in (0, CELL):
+            raise ValueError("%s ends within a cell" % name)
+        return decode(data) if any(data) else None
+
     def log(self):
         on = "log-%d" % self.rng.randrange(LOGS)
         if self.rng.random() < 0.8:
@@ -111,14 +131,14 @@ class Worker(threading.Thread):
 
     def set_key(self, name, key, value):
         with rados.WriteOpCtx() as op:
-            self.io.set_omap(op, (key,), (value.encode(),))
-            self.io.operate_write_op(op, name)
+            self.maps.set_omap(op, (key,), (value.encode(),))
+            self.maps.operate_write_op(op, name)
 
     def get_key(self, name, key):
         with rados.ReadOpCtx() as op:
-            found, status = self.io.get_omap_vals_by_keys(op, (key,))
+            found, status = self.maps.get_omap_vals_by_keys(op, (key,))
             try:
-                self.io.operate_read_op(op, name)
+                self.maps.operate_read_op(op, name)
             except rados.ObjectNotFound:
                 return None
             if status:
@@ -131,17 +151,19 @@ class Worker(threading.Thread):
         self.ops += 1
         begin = time.monotonic()
         try:
-            self.change(on) if self.rng.random() < 0.6 else self.compare(on)
+            kind = self.change(on) if self.rng.random() < 0.6 else self.compare(on)
         except Exception as e:
-            self.fault("an operation on %s failed: %r" % (on, e))
+            self.fault("an operation on %s failed after %.3f s: %r" % (on, time.monotonic() - begin, e))
             return
-        self.out({"on": on, "kind": "own", "value": None, "begin": begin, "end": time.monotonic()})
+        self.out({"on": on, "kind": kind, "value": None, "begin": begin, "end": time.monotonic()})
 
     def change(self, on):
+        """Does something to an own object, or to the snapshots of all; which of both."""
         rng, data = self.rng, self.model.get(on)
         what = rng.choice(["write", "write", "write", "truncate", "zero", "remove", "attr", "snap"])
         if what == "snap":
-            return self.snapshot()
+            self.snapshot()
+            return "snap"
         if what == "write" or data is None:
             at, new = rng.randrange(0, 200000), body(self.unique(), rng.choice([1, 700, 4096, 10000, 50000]))
             old = data or bytearray()
@@ -173,6 +195,7 @@ class Worker(threading.Thread):
             value = self.unique().encode()
             self.own.set_xattr(on, "a", value)
             self.attrs[on] = value
+        return "own"
 
     def snapshot(self):
         """Takes a snapshot of all own objects, or removes one."""
@@ -190,26 +213,32 @@ class Worker(threading.Thread):
             snap, frozen = self.rng.choice(self.snaps)
             self.own.set_read(snap)
             try:
-                return self.equal(on, frozen.get(on), " in snapshot %d" % snap)
+                self.equal(on, frozen.get(on), " in snapshot %d" % snap)
             finally:
                 self.own.set_read(HEAD)
+            return "own"
+        if self.rng.random() < 0.5:
+            self.equal(on, self.model.get(on), "", self.rng.randrange(200000), self.rng.choice([1, 700, 4096, 30000]))
+            return "own"
         self.equal(on, self.model.get(on), "")
         if on in self.attrs and self.own.get_xattr(on, "a") != self.attrs[on]:
             self.fault("%s has another attribute than was set" % on)
+        return "own"
 
-    def equal(self, on, want, where):
+    def equal(self, on, want, where, at=0, length=1 << 20):
         try:
-            got = self.own.read(on, 1 << 20)
+            got = self.own.read(on, length, at)
         except rados.ObjectNotFound:
             got = None
-        want = None if want is None else bytes(want)
+        want = None if want is None else bytes(want[at : at + length])
         if got != want:
-            at = next((i for i, (a, b) in enumerate(zip(got or b"", want or b"")) if a != b), "the end")
+            first = next((at + i for i, (a, b) in enumerate(zip(got or b"", want or b"")) if a != b), "the end")
             sizes = tuple(None if x is None else len(x) for x in (got, want))
-            self.fault("%s%s differs from what was written: size %s, expected %s, first difference at %s" % (on, where, *sizes, at))
+            text = "%s%s differs from what was written: from %d on size %s, expected %s, first difference at %s"
+            self.fault(text % (on, where, at, *sizes, first))
 
     def run(self):
-        deeds = [self.register, self.register, self.log, self.omap, self.private, self.private]
+        deeds = [self.register, self.register, self.cell, self.log, self.omap, self.private, self.private]
         while not self.ended:
             begin = time.monotonic()
             self.rng.choice(deeds)()
@@ -246,6 +275,7 @@ def main():
         p.add_argument(name)
     p.add_argument("threads", type=int)
     p.add_argument("output")
+    p.add_argument("--maps", help="the pool of the omaps, which coded pools do not have (default: POOL)")
     p.add_argument("--rate", type=float, default=150, help="operations per second in all")
     args = p.parse_args()
     lock = threading.Lock()

@@ -177,7 +177,7 @@ class Bounds(unittest.TestCase):
 class Nothing(unittest.TestCase):
     def test_a_storm_without_a_fault_is_told(self):
         for minutes, skipped in ((0, 0), (1, 20)):
-            t = thrash.Thrash(types.SimpleNamespace(seed=1, scrub=0), types.SimpleNamespace(kind="loligo"))
+            t = thrash.Thrash(types.SimpleNamespace(seed=1, scrub=0, pool="replicated", min_size=None), types.SimpleNamespace(kind="loligo"))
             t.hold = t.look = lambda *_: None
             t.settle = lambda: t.faults[-1]
 

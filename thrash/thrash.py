@@ -5,11 +5,13 @@
   thrash/thrash.py ceph                                  the same on Debian's Ceph: checks this program
   thrash/thrash.py hosts [--peer ceph]                   hosts with networks of their own, which are cut
   thrash/thrash.py loligo --each [--faults kill-osd,freeze-primary]
+  thrash/thrash.py loligo --pool ec:4+2                  objects and an image's data in an erasure-coded pool
 
 Load: two client processes of thrash/model.py (Debian's librados) on shared and own objects, and fio's rbd engine that verifies what it
-reads. A storm of overlapping faults (thrash/storm.py), or with --each one after the other: injected, held, healed, and the cluster has
+reads. With a coded pool omaps, and the image's header, are in a replicated one beside it. A storm of overlapping faults (thrash/storm.py), or with --each one after the other: injected, held, healed, and the cluster has
 to become active+clean with nothing typed. In the end: every history linearizable, every own object and snapshot as its model says, fio
-without an error, a deep scrub without one, no client error.
+without an error, a deep scrub without one, no client error. With --each, no operation may have taken longer than --stall while
+no more OSDs were killed than the pool can spare: size less min_size.
 
 Prints a line for each fault: the longest that a client's operation took, and the seconds to active+clean. Exit status 1: a promise was broken.
 """
@@ -32,6 +34,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.p
 from clusters import Ceph, Loligo, Trouble, end_in_order, run
 from hosts_cluster import NetworkHosts
 from hosts import missing
+import pools
 from history import Op, appends, register
 from model import LOGS, read_log
 from proxy import Proxy
@@ -46,7 +49,7 @@ ASK_AGAIN = 20  # seconds until a scrub that did not come is asked for once more
 
 class Thrash:
     def __init__(self, args, cluster):
-        self.args, self.cluster, self.rng = args, cluster, random.Random(args.seed)
+        self.args, self.cluster, self.rng, self.pool = args, cluster, random.Random(args.seed), pools.parse(args.pool, args.min_size, args.seed)
         self.clients, self.fio, self.fio_runs, self.faults, self.wrong = [], None, 0, [], []
 
     # The load
@@ -54,16 +57,15 @@ class Thrash:
     def begin(self):
         c = self.cluster
         c.spread()
-        for pool, application in ((POOL, "rados"), (IMAGES, "rbd")):
-            c.ceph("osd", "pool", "create", pool, "32", "32", "replicated", "spread")
-            c.ceph("osd", "pool", "set", pool, "size", "3")
-            c.ceph("osd", "pool", "set", pool, "min_size", "2")
-            c.ceph("osd", "pool", "application", "enable", pool, application)
-        run("rbd", "-c", c.conf, "create", "--size", "64M", "%s/%s" % (IMAGES, IMAGE))
+        for pool, name, application in ((self.pool, POOL, "rados"), (pools.beside(self.pool), IMAGES, "rbd")):
+            pools.create(c, pool, name)
+            c.ceph("osd", "pool", "application", "enable", name, application)
+        data, omaps = (("--data-pool", POOL), ("--maps", IMAGES)) if self.pool.k else ((), ())
+        run("rbd", "-c", c.conf, "create", "--size", "%dM" % self.args.image, *data, "%s/%s" % (IMAGES, IMAGE))
         c.wait_clean(120)
         for i in range(2):
             out = os.path.join(c.dir, "history.%d" % i)
-            words = [os.path.join(HERE, "model.py"), c.conf, POOL, "client%d" % i, str(self.args.seed), "6", out, "--rate", str(self.args.rate)]
+            words = [os.path.join(HERE, "model.py"), c.conf, POOL, "client%d" % i, str(self.args.seed), "6", out, "--rate", str(self.args.rate), *omaps]
             errors = open(os.path.join(c.dir, "client%d.err" % i), "w")
             client = subprocess.Popen(["/usr/bin/python3", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
             self.clients.append((client, out))
@@ -75,7 +77,7 @@ class Thrash:
     def start_fio(self):
         """One pass over the image at random places, each block verified."""
         words = ["fio", "--output-format=json", "--name=thrash", "--ioengine=rbd", "--pool=" + IMAGES, "--rbdname=" + IMAGE, "--clientname=admin",
-                 "--direct=1", "--rw=randwrite", "--bs=4k", "--iodepth=4", "--size=64M", "--rate_iops=600", "--randseed=%d" % (self.fio_runs + 1),
+                 "--direct=1", "--rw=randwrite", "--bs=4k", "--iodepth=4", "--size=%dM" % self.args.image, "--rate_iops=%d" % self.args.iops, "--randseed=%d" % (self.fio_runs + 1),
                  "--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0"]  # fmt: skip
         self.fio_begin = time.monotonic()
         env = {"CEPH_CONF": self.cluster.conf, "PATH": os.environ["PATH"]}
@@ -127,6 +129,22 @@ class Thrash:
         yield name
         self.cluster.kill(name)
         self.cluster.launch(name)
+
+    def kill_spare(self):
+        """As many OSDs of a busy object as its pool can spare die at once, its primary among them."""
+        acting, first = self.acting("register-%d" % self.rng.randrange(12))
+        others = self.rng.sample([osd for osd in acting if osd != first], pools.spare(self.pool) - 1)
+        names = ["osd.%d" % osd for osd in (first, *others)]
+        yield " and ".join(names)
+        self.cluster.kill(*names)
+        self.hold(self.rng.uniform(3, 8))
+        for name in names:
+            self.cluster.launch(name)
+
+    def acting(self, name):
+        """The OSDs that an object lies on, and its primary."""
+        found = self.cluster.ask("osd map", pool=POOL, object=name)
+        return found["acting"], found["acting_primary"]
 
     def kill_leader(self):
         name = self.cluster.leader()
@@ -203,7 +221,7 @@ class Thrash:
         until = time.monotonic() + seconds
         while not good():
             if time.monotonic() > until:
-                raise Trouble("%s takes more than %d s" % (what, seconds))
+                raise Trouble("%s takes more than %d s: %s" % (what, seconds, self.cluster.unclean()))
             self.hold(0.2)
 
     def slow_disk(self):
@@ -215,26 +233,33 @@ class Thrash:
         self.relaunch(["osd.%d" % osd], "")
 
     def below_min_size(self):
-        """Two of an object's three copies are gone: nothing of it is answered, until one is back; then everything that was asked."""
+        """One OSD more is gone than an object can spare: nothing of it is answered, until one is back; then everything that was asked."""
         name = "probe-%d" % len(self.faults)
-        acting = self.cluster.ask("osd map", pool=POOL, object=name)["acting"]
-        gone = ["osd.%d" % osd for osd in acting[1:]]
+        acting, first = self.acting(name)
+        # The primary stays, and the coded ones choose which shards do.
+        others = [osd for osd in acting if osd != first]
+        gone = ["osd.%d" % osd for osd in (self.rng.sample(others, pools.spare(self.pool) + 1) if self.pool.k else others)]
         yield " and ".join(gone)
         with rados.Rados(conffile=self.cluster.conf) as client:
             io = client.open_ioctx(POOL)
             io.write_full(name, b"before")
             self.cluster.kill(*gone)
-            self.wait("two deaths to be noticed", lambda: not any(self.up(int(osd[4:])) for osd in gone))
+            self.wait("%d deaths to be noticed" % len(gone), lambda: not any(self.up(int(osd[4:])) for osd in gone))
             answers = []
             write = io.aio_write_full(name, b"after")
             read = io.aio_read(name, 100, 0, lambda _, data: answers.append(data))
             self.hold(5)
             if write.is_complete() or read.is_complete():
-                self.wrong.append("%s was served with one copy of three" % name)
+                self.wrong.append("%s was served with %d of %d OSDs" % (name, len(acting) - len(gone), len(acting)))
+            # Who was the last to be seen dead comes first: those who outlived the others may have taken writes, and all of them may
+            # be needed to know of these.
+            down = {"osd.%d" % o["osd"]: o["down_at"] for o in self.cluster.ask("osd dump")["osds"]}
+            gone.sort(key=lambda osd: -down[osd])
             self.cluster.launch(gone[0])
             # The callback comes after the completion.
             self.wait("the answers", lambda: write.is_complete() and read.is_complete() and answers)
-            self.cluster.launch(gone[1])
+            for osd in gone[1:]:
+                self.cluster.launch(osd)
             if write.get_return_value() != 0 or answers not in ([b"before"], [b"after"]) or io.read(name) != b"after":
                 self.wrong.append("%s holds %r after %r, %r" % (name, io.read(name), answers, write.get_return_value()))
 
@@ -348,10 +373,12 @@ class Thrash:
             self.wrong.append("the proxy cut %d links and swallowed %d bytes: nothing was tested" % (proxy.cuts, proxy.swallowed))
 
     PARTITIONS = ("partition-host", "partition-one-way", "partition-cluster-net", "partition-pair", "partition-client", "partition-leader")
-    FAULTS = ("kill-osd", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks",
+    FAULTS = ("kill-osd", "kill-spare", "kill-primary-briefly", "kill-leader", "kill-manager", "freeze-primary", "kill-all-osds", "replace-osd", "move-rack", "skew-clocks",
               "power-loss-osd", "power-loss-all", "slow-disk", "below-min-size", "missed-maps", *PARTITIONS, "bad-links")  # fmt: skip
     NEEDS = {"skew-clocks": ("loligo", "ceph"), "power-loss-osd": ("loligo",), "power-loss-all": ("loligo",), "slow-disk": ("loligo",), "bad-links": ("hosts",)}
     NEEDS.update(dict.fromkeys(PARTITIONS, ("hosts",)))
+    # What a pool can spare dies, and connections end with it: nothing has to wait until somebody seems to be silent.
+    NOTICED = ("kill-osd", "kill-spare", "kill-primary-briefly", "kill-leader", "kill-manager", "replace-osd", "move-rack", "missed-maps", "power-loss-osd")
 
     def inject(self, name):
         """A fault of this name; one that has several targets is healed after each."""
@@ -418,9 +445,9 @@ class Thrash:
                     if "fault" in r:
                         self.wrong.append(r["fault"])
                         continue
-                    if r["end"] is not None:
+                    if r["end"] is not None and r["kind"] != "snap":  # which monitors answer
                         stalls.append((r["begin"], r["end"]))
-                    if r["kind"] == "own":
+                    if r["kind"] in ("own", "snap"):
                         own += 1
                     else:
                         value = tuple(r["value"]) if isinstance(r["value"], list) else r["value"]
@@ -434,6 +461,8 @@ class Thrash:
         for fault in self.faults:
             touched = [e - b for b, e in stalls if e > fault["begin"] and b < fault.get("end", float("inf"))]
             fault["stall"] = max(touched, default=0.0)
+            if self.args.each and self.args.stall and fault["fault"] in self.NOTICED and fault["stall"] > self.args.stall:
+                self.wrong.append("an operation took %.2f s beside %s of %s" % (fault["stall"], fault["fault"], fault["target"]))
         return sum(map(len, history.values())) + own
 
     def least(self, ops, checked, scrubbed):
@@ -493,9 +522,15 @@ def main():
     p.add_argument("--seed", type=int, help="of the schedule (default: any; it is printed)")
     p.add_argument("--faults", help="which, for --each, separated by commas: %s (default: all that this cluster can have)" % ", ".join(Thrash.FAULTS))
     p.add_argument("--may-skip", action="store_true", help="without root, or without iproute2 and nftables, say so and end with %d" % SKIPPED)
+    p.add_argument("--pool", default="replicated", help="of the objects: replicated (3 copies), such as ec:2+1, or ec, a coded one by the seed")
+    p.add_argument("--min-size", type=int, help="of a coded pool (default: Ceph's, k+1, or k with one coding shard)")
+    p.add_argument("--stall", type=float, help="seconds that an operation may take beside a fault of --each that kills no more OSDs than the pool can "
+                   "spare, 0 for any (default: 1 with a coded pool; of replicated ones, and of Ceph, any)")  # fmt: skip
     p.add_argument("--mons", type=int, default=3)
-    p.add_argument("--osds", type=int, default=4)
+    p.add_argument("--osds", type=int, help="(default: 4, of a coded pool one more than it has shards)")
     p.add_argument("--rate", type=float, default=120, help="operations per second of each client process")
+    p.add_argument("--image", type=int, default=64, help="MiB of the image, which fio writes once in each pass")
+    p.add_argument("--iops", type=int, default=600, help="writes per second of fio")
     p.add_argument("--clean", type=float, default=120, help="seconds that a healed cluster may take to active+clean")
     p.add_argument("--scrub", type=float, default=120, help="seconds that the deep scrub at the end may take; 0: none")
     p.add_argument("--json", metavar="FILE", help="write the figures there")
@@ -514,7 +549,14 @@ def main():
         sys.exit(SKIPPED if args.may_skip else 1)
     if args.seed is None:
         args.seed = random.SystemRandom().randrange(1 << 31)
-    print("seed %d" % args.seed, flush=True)
+    try:
+        pool = pools.parse(args.pool, args.min_size, args.seed)
+    except ValueError as e:
+        p.error(str(e))
+    if args.stall is None:
+        args.stall = 1 if pool.k and "ceph" not in (args.cluster, args.peer) else 0
+    args.osds = args.osds or pools.size(pool) + 1
+    print("seed %d, %s" % (args.seed, pool.name), flush=True)
     end_in_order()
     folder = tempfile.mkdtemp(prefix="thrash-")
     cluster = {"loligo": Loligo, "ceph": Ceph, "hosts": NetworkHosts}[args.cluster](args, os.path.join(folder, "c"))
@@ -569,7 +611,7 @@ def report(args, thrash, ops, checked, scrubbed):
     print("broken promises: %d" % len(thrash.wrong))
     if args.json:
         names = ("fault", "target", "stall", "clean")
-        figures = {"cluster": args.cluster, "seed": args.seed, "operations": ops, "checked": checked, "fio_passes": thrash.fio_runs,
+        figures = {"cluster": args.cluster, "pool": thrash.pool.name, "seed": args.seed, "operations": ops, "checked": checked, "fio_passes": thrash.fio_runs,
                    "scrubbed": scrubbed, "faults": [{k: f.get(k) for k in names} for f in thrash.faults], "wrong": thrash.wrong}  # fmt: skip
         with open(args.json, "w") as f:
             json.dump(figures, f, indent=2)

@@ -18,14 +18,16 @@ Runs random and long tests, with new seeds each time, until the time is over:
   hours        simulated cluster-hours (simulator --hours)
   storms       simulated storms at each level of faults, which destroy disks too (simulator --seeds)
   each, storm  the thrasher on real processes: every fault once in a random order, and a random storm
-  hosts-each, hosts-storm
+  coded-each, coded-storm
+               the same with an erasure-coded pool, 2+1 or 4+2 by the seed
+  hosts-each, hosts-storm, hosts-coded
                the same on hosts in network namespaces; skipped without root
   store        the store's random histories and crash walks, sixteen times as many as the gate's
   fuzz         each fuzz target on mutated input, ten times as many as the gate's
   clients, block, rados, gateway
                the tests with Ceph's clients and of the client library, which have no seed: for what fails at times
 
-They take turns; a whole turn takes most of an hour. Nothing begins when the time is over; what has begun goes on.
+They take turns; a whole turn takes an hour and more. Nothing begins when the time is over; what has begun goes on.
 Before each starts, the one command that repeats it is printed, with its seed. A failure stops nothing: the end
 lists what failed, with these commands, and the exit status is 1.
 
@@ -179,6 +181,8 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
             .with(KEEP_MEMORY.0, KEEP_MEMORY.1),
         Job::new("each", &format!("{processes} --each --seed SEED"), seed()),
         Job::new("storm", &format!("{processes} --minutes 3 --seed SEED"), seed()),
+        Job::new("coded-each", &format!("{processes} --pool ec --each --seed SEED"), seed()),
+        Job::new("coded-storm", &format!("{processes} --pool ec --minutes 3 --seed SEED"), seed()),
     ];
     let first = seeds.next();
     let storms = format!("{first}..{}", first + 19);
@@ -214,6 +218,7 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
     let mut seed = || Some(seeds.next());
     jobs.push(Job::new("hosts-each", &format!("{hosts} --each --seed SEED"), seed()));
     jobs.push(Job::new("hosts-storm", &format!("{hosts} --minutes 3 --seed SEED"), seed()));
+    jobs.push(Job::new("hosts-coded", &format!("{hosts} --pool ec --minutes 3 --seed SEED"), seed()));
     jobs
 }
 
