@@ -1,6 +1,6 @@
 //! Authorizers between the holder of a ticket and a service, and every way to abuse one.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use cephx::{

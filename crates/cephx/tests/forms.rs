@@ -1,7 +1,7 @@
 //! Tickets in Ceph's form, for services in whose place a daemon of Ceph's is, and the change from one form to
 //! the other.
 
-mod common;
+use crate::common;
 
 use cephx::{
     AuthClient, AuthError, AuthSession, AuthorizerAcceptor, CONNECTION_SECRET_LEN, Renewed, ServiceSecrets,

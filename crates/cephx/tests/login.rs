@@ -1,6 +1,6 @@
 //! Logins at the monitor: what is granted, and everything that is refused.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use cephx::{

@@ -1,6 +1,6 @@
 //! Edits against crushtool's, step by step on the same maps, and what edits refuse.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 

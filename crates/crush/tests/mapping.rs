@@ -1,6 +1,6 @@
 //! Placements equal crushtool's: stored ones always, fresh ones where the tool is installed.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{Random, Reweights, TempFile, crushtool, data, peer, placement_weights, random_map, run};

@@ -1,6 +1,6 @@
 //! Names, places and walks, and the hashes against values that Ceph computes.
 
-mod common;
+use crate::common;
 
 use codec::Decode;
 use common::data;

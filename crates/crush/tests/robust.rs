@@ -1,6 +1,6 @@
 //! Bytes that are no map, maps that are no forest, rules that never end.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{Random, data, random_map};

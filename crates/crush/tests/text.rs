@@ -1,6 +1,6 @@
 //! The text form against crushtool's: stored texts always, fresh ones where the tool is installed.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{TempFile, crushtool, data, random_map, run};

@@ -1,6 +1,6 @@
 //! Balancing by replacements: it helps, ends, keeps to the rules, and leaves alone what is even.
 
-mod common;
+use crate::common;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! What the builders make equals what a real monitor made of the same commands.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{chain, replay};

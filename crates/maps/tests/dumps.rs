@@ -1,6 +1,6 @@
 //! Dumps of recorded maps equal what the real tools printed for the same bytes.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{RECORDED, data, recorded, text};

@@ -1,6 +1,6 @@
 //! Maps of file systems that a real 16.2.15 cluster had: a follower, two ranks, a mirrored file system, a failed rank.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{data, text};

@@ -1,6 +1,6 @@
 //! Maps of real 16.2.15 clusters come back byte for byte, and increments lead from one to the next.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode};
 use common::{RECORDED, chain, data, recorded, replay};

@@ -1,6 +1,6 @@
 //! Cut, random and altered bytes are refused, or read as some map: nothing panics.
 
-mod common;
+use crate::common;
 
 use codec::{Decode, Encode, crc32c};
 use common::{RECORDED, Random, chain, data};

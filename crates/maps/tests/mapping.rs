@@ -1,8 +1,7 @@
 //! PGs land where the real osdmaptool puts them.
 
-mod common;
-#[path = "common/random_map.rs"]
-mod random_map;
+use crate::common;
+use crate::common::random_map::random_map;
 
 use std::fmt::Write as _;
 
@@ -62,7 +61,7 @@ fn random_maps_place_as_the_real_tool_did() {
     let stored = text("random-maps.pgs");
     let mut rest = stored.as_str();
     for seed in 0..STORED {
-        let ours = dump_all(&random_map::random_map(seed));
+        let ours = dump_all(&random_map(seed));
         let Some(tail) = rest.strip_prefix(ours.as_str()) else {
             let at = ours.lines().zip(rest.lines()).find(|(a, b)| a != b);
             panic!("seed {seed}: {at:?}");
@@ -81,7 +80,7 @@ fn two_hundred_random_maps_place_as_the_real_tool_does() {
     std::fs::create_dir_all(&dir).expect("a folder");
     let (mut pgs, mut stored) = (0, String::new());
     for seed in 0..200 {
-        let map = random_map::random_map(seed);
+        let map = random_map(seed);
         let path = dir.join("map");
         std::fs::write(&path, map.to_bytes()).expect("write");
         let path = path.to_str().expect("UTF-8");
@@ -112,7 +111,7 @@ fn the_real_tool_reads_our_maps_as_we_mean_them() {
     let dir = std::env::temp_dir().join(format!("loligo-prints-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a folder");
     for seed in 200..230 {
-        let map = random_map::random_map(seed);
+        let map = random_map(seed);
         let path = dir.join("map");
         std::fs::write(&path, map.to_bytes()).expect("write");
         let path = path.to_str().expect("UTF-8");

@@ -1,8 +1,7 @@
 //! Placements that are kept from map to map are those of each map.
 
-mod common;
-#[path = "common/random_map.rs"]
-mod random_map;
+use crate::common;
+use crate::common::random_map::random_map;
 
 use std::sync::Arc;
 
@@ -35,8 +34,7 @@ fn change(map: &mut OsdMap, r: &mut Random) {
 fn kept_placements_are_those_of_each_map() {
     let mut moved = 0;
     for seed in 0..12 {
-        let (mut map, mut r, mut kept) =
-            (random_map::random_map(seed), Random::new(seed), Placements::default());
+        let (mut map, mut r, mut kept) = (random_map(seed), Random::new(seed), Placements::default());
         let mut before: Vec<PgMapping> = Vec::new();
         for step in 0..40 {
             change(&mut map, &mut r);

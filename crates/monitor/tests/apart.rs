@@ -1,6 +1,6 @@
 //! OSDs and monitors of Ceph's are turned away with the reason, and before anything has changed.
 
-mod common;
+use crate::common;
 
 use cephx::METHOD_NONE;
 use common::{World, addr, boot_message, uuid};

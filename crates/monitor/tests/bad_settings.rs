@@ -1,7 +1,7 @@
 //! Values that no monitor can work with: refused when they are set, without effect where they are in force already; and a
 //! change that no map can carry is dropped alone.
 
-mod common;
+use crate::common;
 
 use common::{FSID, World};
 use messages::Message;

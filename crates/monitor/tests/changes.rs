@@ -3,7 +3,7 @@
 //!
 //! Times and keys are masked on both sides.
 
-mod common;
+use crate::common;
 
 use common::World;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! A panic in one piece of a monitor's work: the others go on, and whoever asked for it is told.
 
-mod common;
+use crate::common;
 
 use common::{FSID, World};
 use messages::Message;

@@ -1,6 +1,6 @@
 //! CRUSH maps that the cluster could not work with are refused before they are proposed; those that it can are not.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use codec::{Decode, Encode};

@@ -1,6 +1,6 @@
 //! What is left of those who go away: clients before they are answered, leaders before the manager answers.
 
-mod common;
+use crate::common;
 
 use common::{FSID, World, addr, at, genesis, settings};
 use messages::common::MCommandReply;

@@ -1,7 +1,7 @@
 //! File systems and metadata servers: beacons, failover with the failed ones blocked, sizes, kinds, and what a daemon
 //! cannot bring about.
 
-mod common;
+use crate::common;
 
 use codec::Decode;
 use common::{FSID, World, addr, boot_osd};

@@ -1,6 +1,6 @@
 //! What an OSD leaves behind: data that only it had, and leases that it may still serve by. Neither is given up lightly.
 
-mod common;
+use crate::common;
 
 use common::{FSID, World, boot_message, boot_osd, uuid};
 use messages::osd::{MOsdBoot, MOsdFailure, OsdSuperblock};

@@ -1,6 +1,6 @@
 //! Health of a cluster that changes: checks come and go, mutes silence them and end by themselves.
 
-mod common;
+use crate::common;
 
 use common::World;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What a manager of Ceph's says of an idle cluster, and how few entries of the log that takes.
 
-mod common;
+use crate::common;
 
 use codec::Encode;
 use common::{FSID, World, addr};

@@ -1,6 +1,6 @@
 //! Managers of Ceph's in the place of ours: what tickets then look like, and who may say so.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use cephx::{

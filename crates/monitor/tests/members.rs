@@ -1,6 +1,6 @@
 //! Three monitors with their quorum: requests at any of them, a leader that dies, a member that comes back empty.
 
-mod common;
+use crate::common;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Commands on monitors that are in the map. Answers are those that a monitor of Ceph 16.2.15 gave, where no
 //! comment says otherwise.
 
-mod common;
+use crate::common;
 
 use common::World;
 

@@ -1,6 +1,6 @@
 //! The life of OSDs as the monitor sees it: boot, failure, silence, going out; PGs of new pools; managers.
 
-mod common;
+use crate::common;
 
 use common::{FSID, World, addr, boot_message, boot_osd};
 use maps::pool_flags;

@@ -1,6 +1,6 @@
 //! Pools with tiers, erasure-coded pools, and what becomes of removed snapshots.
 
-mod common;
+use crate::common;
 
 use common::{FSID, World};
 use messages::mgr::MPgDigest;

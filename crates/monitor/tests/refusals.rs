@@ -1,6 +1,6 @@
 //! What must not work: commands without the capability, malformed ones, messages in somebody else's name.
 
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use cephx::{AuthClient, CryptoKey};

@@ -1,6 +1,6 @@
 //! A monitor's session with the manager: its counters.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

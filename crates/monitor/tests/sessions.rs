@@ -1,6 +1,6 @@
 //! Logins, capabilities, subscriptions and versions of a lone monitor.
 
-mod common;
+use crate::common;
 
 use cephx::{AuthClient, CryptoKey};
 use codec::Decode;

@@ -1,6 +1,6 @@
 //! What one client can make a monitor hold, and that others do not feel it; and that open sessions follow the key database.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! produce the same bytes. One without authentication in crc mode, one with cephx in secure mode (its keys
 //! are in the file).
 
-mod common;
+use crate::common;
 
 use bytes::BytesMut;
 use common::{addr, now};

@@ -1,6 +1,6 @@
 //! Large frames wait for a grant, and no frame may take for ever.
 
-mod common;
+use crate::common;
 
 use common::*;
 use msgr::{ConMode, Error, Event, Grant, Limits, Policy};

@@ -1,7 +1,7 @@
 //! Damaged, truncated, misplaced and random input: the connection closes with a typed error, and nothing else
 //! happens.
 
-mod common;
+use crate::common;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use codec::crc32c;

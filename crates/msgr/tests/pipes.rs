@@ -1,6 +1,6 @@
 //! Two ends over pipes: whole handshakes and messages, cut at every position, in crc and in secure mode.
 
-mod common;
+use crate::common;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Sessions over connections that break: cut at every byte, raced, forgotten. Every message arrives once and
 //! in order.
 
-mod common;
+use crate::common;
 
 use std::collections::VecDeque;
 

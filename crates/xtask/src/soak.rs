@@ -202,7 +202,7 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
         ("rados", "rados", "client_library"),
         ("gateway", "rgwio", "gateway_core"),
     ] {
-        let words = format!("cargo test --package {package} --features client-tests --test {test}");
+        let words = format!("cargo test --package {package} --test {test}");
         let job = Job::new(name, &format!("{words} -- --test-threads=2"), None);
         // The test runs in its crate's folder.
         let binary = format!("{ROOT}/{GATE_BINARY}");

@@ -1,5 +1,4 @@
 //! A small cluster's keys, and clients that log in to it.
-#![allow(dead_code)] // each test file uses its part
 
 use bytes::Bytes;
 use cephx::{

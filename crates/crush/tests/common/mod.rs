@@ -1,5 +1,4 @@
 //! Random maps from a seed, and the real crushtool to compare with.
-#![allow(dead_code)] // every test file uses a part of this
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

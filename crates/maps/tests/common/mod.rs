@@ -1,5 +1,6 @@
 //! Recorded maps, and the real tools to compare with.
-#![allow(dead_code)] // every test file uses a part of this
+
+pub mod random_map;
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

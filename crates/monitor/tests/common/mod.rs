@@ -1,5 +1,5 @@
 //! A lone monitor with its log and clock, driven by hand.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "tests of crates/manager use a part of it")]
 
 use std::time::Duration;
 
@@ -239,10 +239,6 @@ impl World {
         self.input(Input::Tick);
         self.run();
     }
-}
-
-pub fn kind(name: EntityType) -> u8 {
-    name as u8
 }
 
 pub fn uuid(id: i32) -> Fsid {

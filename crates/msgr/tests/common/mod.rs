@@ -1,5 +1,4 @@
 //! Two ends of a connection with an owner that authenticates by rote, joined by byte pipes.
-#![allow(dead_code)] // each test file uses its part
 
 use bytes::{Bytes, BytesMut};
 use messages::wire::{Header, WireMessage};

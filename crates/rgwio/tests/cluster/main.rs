@@ -1,7 +1,7 @@
 //! The gateway's core on a cluster of ours, beside Debian's radosgw and radosgw-admin on the same pools:
 //!
 //! ```text
-//! LOLIGO_BIN=target/release/loligo cargo test -p rgwio --features client-tests --test gateway_core
+//! LOLIGO_BIN=target/release/loligo cargo test -p rgwio --test gateway_core
 //! ```
 
 mod setup;
