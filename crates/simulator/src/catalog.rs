@@ -11,10 +11,7 @@ use crate::guest::GuestKind;
 use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::{Options, Scenario};
-use coded::{
-    coded_disks_are_lost, coded_members_die_in_turn, coded_shards_rot, coded_stripes_change_in_part,
-    coded_writes_that_a_primary_has_alone,
-};
+use coded::*;
 use resends::{late_resends_after_backfill, late_resends_after_splits};
 use starts::{
     a_disk_with_lost_writes_returns_and_is_lost, a_slow_member_is_left_alone,
@@ -144,6 +141,7 @@ catalog![
     coded_writes_that_a_primary_has_alone,
     coded_disks_are_lost,
     coded_shards_rot,
+    coded_pgs_split_and_move,
 ];
 
 const KILLED: Death = Death::Killed;

@@ -219,6 +219,9 @@ impl Options {
 /// How long a client can be cut off with an OSD, until it hears of another: grace, what is added, and its next question.
 const LONGEST_ISLAND_S: u64 = 20 + 20 + 10;
 
+/// Duplicates that a PG remembers at most for the sake of that.
+const MOST_DUPS: u64 = 100_000;
+
 /// Some of them, but never none.
 fn guests_of(seed: u64) -> Vec<GuestKind> {
     let r = &mut Rng::new(seed ^ 0x6_7565_7374);
@@ -250,9 +253,7 @@ impl Options {
         o.depth = *r.pick(&[1, 2, 4]);
         o.think = *r.pick(&[20, 50, 100]) * MILLISECOND;
         o.quiet_think = Some(*r.pick(&[2_000, 5_000]) * MILLISECOND);
-        // A request that is sent again after more writes than its PG remembers runs twice, and nobody promised more.
-        let a_second = o.clients as u64 * o.depth as u64 * SECOND / o.think;
-        o.dups_tracked = o.dups_tracked.max(a_second * LONGEST_ISLAND_S);
+        o.remember_islands();
         o.payload = *r.pick(&[100, 2_000]);
         // No two faults are further apart than 7/4 of this.
         o.fault_every = *r.pick(&[15_000, 25_000, 34_000]) * MILLISECOND;
@@ -270,6 +271,13 @@ impl Options {
         }
     }
 
+    /// A request that is sent again after more writes than its PG remembers runs twice, and nobody promised
+    /// more.
+    fn remember_islands(&mut self) {
+        let a_second = self.clients as u64 * self.depth as u64 * SECOND / self.think.max(MILLISECOND);
+        self.dups_tracked = self.dups_tracked.max((a_second * LONGEST_ISLAND_S).min(MOST_DUPS));
+    }
+
     fn add_guests(&mut self, seed: u64) {
         self.guests = guests_of(seed);
         // Rot comes to what lies in its place.
@@ -283,8 +291,9 @@ impl Options {
         self.code = Some((k, m));
         self.size = k + m;
         self.min_size = if m > 1 { k + 1 } else { k };
-        self.osds = i32::from(self.size) + r.below(3) as i32;
+        self.osds = (i32::from(self.size) + r.below(3) as i32).max(4);
         self.osd_clocks = (0..self.osds).map(|_| (999 + r.below(3), skew(r))).collect();
+        self.remember_islands();
     }
 
     /// Log entries, and duplicates beyond them, that a PG keeps at least.

@@ -261,4 +261,5 @@ rows![
     coded_stripes_change_in_part ["marked down dead" 3],
     coded_writes_that_a_primary_has_alone ["links between OSDs that held messages back" 4, "marked down dead" 4],
     coded_disks_are_lost ["disks lost for good" 5],
+    coded_pgs_split_and_move ["PGs split" 9, "PGs merged" 1, "marked down dead" 3],
 ];

@@ -1,7 +1,7 @@
 //! Scenarios with an erasure-coded pool: members that die in turn, writes that too few shards have, disks
-//! that are lost for good, rot.
+//! that are lost for good, rot, PGs that split, merge and move.
 
-use super::{KILLED, Kind, Node, OFF, block, each, kill, prefer, s, start};
+use super::{KILLED, Kind, Node, OFF, block, command, each, kill, pool_set, prefer, s, start};
 use crate::faults::{Death, Fault, Trigger};
 use crate::queue::MILLISECOND;
 use crate::scenario::{Options, Scenario};
@@ -77,4 +77,28 @@ pub(super) fn coded_shards_rot(base: Scenario) -> Scenario {
         vec![Fault::at(at, Kind::Rot { nth })]
     });
     coded(base).with_options(|o| o.log_kb = 512).with_seconds(46).with_plan(plan)
+}
+
+/// PGs split, shards move to other OSDs and back, and PGs merge, while members die in the middle of that.
+pub(super) fn coded_pgs_split_and_move(base: Scenario) -> Scenario {
+    let weight =
+        |osd: usize, w: f64| format!(r#"{{"prefix":"osd crush reweight","name":"osd.{osd}","weight":{w}}}"#);
+    let crash = |osds, death| Kind::CrashOsds { osds, death, down: s(1) };
+    let plan = vec![
+        command(1.0, pool_set("pg_num", 8)),
+        command(3.0, pool_set("pgp_num", 8)),
+        Fault::at(4.0, crash(vec![1], KILLED)).when(Trigger::NewMap),
+        command(8.0, pool_set("pg_num", 13)),
+        command(9.0, weight(0, 0.5)),
+        command(12.0, pool_set("pgp_num", 13)),
+        Fault::at(13.0, crash(vec![2], OFF)).when(Trigger::NewMap),
+        command(17.0, weight(3, 2.0)),
+        Fault::at(18.0, crash(vec![3, 4], KILLED)).when(Trigger::Submit),
+        command(21.0, weight(0, 1.0)),
+        Fault::at(22.0, Kind::MarkOut { osd: 1, lasts: s(6) }),
+        command(30.0, pool_set("pg_num", 6)),
+        Fault::at(33.0, crash(vec![5], OFF)).when(Trigger::NewMap),
+    ];
+    let options = |o: &mut Options| (o.osds, o.pg_num, o.objects) = (7, 4, 18);
+    coded(base).with_options(options).with_seconds(44).with_plan(plan)
 }
