@@ -5,10 +5,10 @@
 //! 2. A PG's report is replaced only by one of a later epoch, or of the same epoch and no earlier sequence.
 //! 3. There are only entries of OSDs that exist in the map.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use maps::{NO_OSD, OsdMap};
+use maps::{NO_OSD, OsdMap, Pool};
 use messages::pg_state;
 use messages::pool_stats::MPgStats;
 use messages::stats::{ObjectStatSum, OsdStat, PgStat, StoreStatfs};
@@ -105,9 +105,10 @@ impl PgMap {
     pub fn map_changed(&mut self, map: &OsdMap, now: Now) {
         self.changed(now);
         let before = self.pgs.len();
-        self.pgs.retain(|pg, _| map.pg_exists(*pg));
+        let unserved = unserved(map);
+        self.pgs.retain(|pg, _| map.pg_exists(*pg) && !unserved.contains(&pg.pool));
         self.state_version += u64::from(self.pgs.len() != before);
-        for pg in map.pgs() {
+        for pg in map.pgs().filter(|pg| !unserved.contains(&pg.pool)) {
             self.pgs.entry(pg).or_insert_with(|| {
                 self.state_version += 1;
                 unknown(map.modified)
@@ -218,7 +219,9 @@ impl PgMap {
 
     /// Checks the numbered invariants that hold between reports.
     pub fn assert_invariants(&self, map: &OsdMap) {
-        assert!(self.pgs.keys().copied().eq(map.pgs()), "invariant 1");
+        let unserved = unserved(map);
+        let served = map.pgs().filter(|pg| !unserved.contains(&pg.pool));
+        assert!(self.pgs.keys().copied().eq(served), "invariant 1");
         assert!(self.osds.keys().all(|o| map.exists(o.0)), "invariant 3");
     }
 }
@@ -233,6 +236,18 @@ impl OsdReport {
         let s = &self.stat;
         self.stat = OsdStat { seq: s.seq, up_from: s.up_from, num_pgs: s.num_pgs, ..OsdStat::default() };
     }
+}
+
+/// Erasure-coded pools whose numbers are not those of their profile. OSDs make no PGs of them, and nobody
+/// will ever report any.
+pub(crate) fn unserved(map: &OsdMap) -> BTreeSet<PoolId> {
+    let none = BTreeMap::new();
+    let is_misfit = |pool: &Pool| {
+        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
+        erasure::of_pool(profile, pool.size.into(), pool.stripe_width).is_err()
+    };
+    let coded = map.pools.iter().filter(|(_, pool)| pool.is_erasure());
+    coded.filter(|(_, pool)| is_misfit(pool)).map(|(id, _)| *id).collect()
 }
 
 /// A PG that nobody has reported. Its times make it count as stuck when that lasts.
@@ -252,5 +267,38 @@ fn unknown(since: Utime) -> PgStat {
         last_deep_scrub_stamp: since,
         last_clean_scrub_stamp: since,
         ..PgStat::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maps::PoolType;
+
+    use super::*;
+
+    /// One came with a map of an earlier release: the others are balanced and scaled all the same.
+    #[test]
+    fn pgs_of_a_pool_that_nobody_serves_are_not_unknown() {
+        let mut map = OsdMap::default();
+        let words = [("plugin", "jerasure"), ("technique", "reed_sol_van"), ("k", "2"), ("m", "1")];
+        let values = words.map(|(k, v)| (k.to_owned(), v.to_owned()));
+        map.erasure_code_profiles.insert("p".to_owned(), values.into());
+        for (id, size) in [(1, 3), (2, 2)] {
+            let mut pool = Pool::new(PoolType::Erasure, 8);
+            pool.erasure_code_profile = "p".to_owned();
+            (pool.size, pool.stripe_width) = (size, 8192);
+            map.pools.insert(PoolId(id), pool);
+        }
+        map.pools.insert(PoolId(3), Pool::new(PoolType::Replicated, 4));
+        let mut pgs = PgMap::default();
+        let now = Now { mono: Duration::ZERO, wall: Utime::ZERO };
+        pgs.map_changed(&map, now);
+        pgs.assert_invariants(&map);
+        let pools: Vec<i64> = pgs.pgs.keys().map(|pg| pg.pool.0).collect();
+        assert_eq!(pools, [[1; 8].as_slice(), &[3; 4]].concat());
+        // A pool that is put right has PGs again.
+        map.pools.get_mut(&PoolId(2)).expect("there").size = 3;
+        pgs.map_changed(&map, now);
+        assert_eq!(pgs.pgs.len(), 20);
     }
 }

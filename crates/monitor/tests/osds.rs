@@ -436,6 +436,46 @@ fn maps_are_kept_while_any_pg_may_need_them() {
     assert_eq!(oldest(&mut w, 8), Epoch(newest.0 - 10), "the usual number stays");
 }
 
+/// OSDs make no PGs of a pool that does not fit its profile, as one that came with a map of an earlier
+/// release: nobody will ever speak of them, and maps go all the same.
+#[test]
+fn maps_go_although_nobody_speaks_of_a_pool_that_is_not_served() {
+    for misfit in [false, true] {
+        let (mut w, admin) = cluster(2);
+        let erasure = r#"{"prefix":"osd pool create","pool":"e","pg_num":4,"pool_type":"erasure"}"#;
+        assert_eq!(w.command(admin, erasure).0, 0);
+        w.begin_with(|map| {
+            let pool = map.pools.get_mut(&PoolId(2)).expect("there");
+            pool.size += u8::from(misfit);
+        });
+        let admin = w.admin();
+        for id in 0..2 {
+            boot_osd(&mut w, id);
+        }
+        let setting = r#"{"prefix":"config set","who":"mon","name":"mon_min_osdmap_epochs","value":"10"}"#;
+        w.command(admin, setting);
+        for _ in 0..20 {
+            for verb in ["set", "unset"] {
+                w.command(admin, &format!(r#"{{"prefix":"osd {verb}","key":"noscrub"}}"#));
+            }
+        }
+        let (first, newest) = (w.mon.state().osds.oldest(), w.mon.state().osds.newest());
+        for osd in 0..2 {
+            let m = MOsdBeacon {
+                version: messages::PaxosVersion(newest.0.into()),
+                pgs: (0..4).map(|seed| PgId::new(PoolId(1), 4 * osd + seed)).collect(),
+                min_last_epoch_clean: newest,
+                report_interval_s: 60,
+                ..MOsdBeacon::default()
+            };
+            w.send(conn(osd as i32), m);
+        }
+        w.tick(2);
+        let expected = if misfit { Epoch(newest.0 - 10) } else { first };
+        assert_eq!(w.mon.state().osds.oldest(), expected);
+    }
+}
+
 #[test]
 fn a_failed_manager_gives_way_and_may_come_back() {
     let (mut w, admin) = cluster(2);

@@ -39,13 +39,21 @@ pub struct ScrubHistory {
     pub large_omap_objects: u32,
     /// A repair has begun to make these errors good. Whoever is primary when all is whole looks again.
     pub mending: bool,
+    /// The interval in which this was changed last, and how many changes there were. Clocks do not order
+    /// them: that of the next primary may be behind.
+    pub changed: Eversion,
 }
 
-codec::wire_struct!(ScrubHistory(2, 1) {
+codec::wire_struct!(ScrubHistory(3, 1) {
     last, last_stamp, last_deep, last_deep_stamp, last_clean_stamp, shallow_errors, deep_errors, large_omap_objects,
-} since 2 { mending });
+} since 2 { mending } since 3 { changed });
 
 impl ScrubHistory {
+    /// This is newer than all that was known up to here. `interval` is the present one.
+    pub fn note_change(&mut self, interval: Epoch) {
+        self.changed = Eversion::new(interval, self.changed.version + 1);
+    }
+
     pub fn errors(&self) -> u32 {
         self.shallow_errors.saturating_add(self.deep_errors)
     }
@@ -90,8 +98,10 @@ impl PgHistory {
     pub fn merge(&mut self, o: &Self) -> bool {
         let before = *self;
         // Whatever a copy that never took part says of scrubs is made up.
-        // Errors that were made good have gone since the scrub that found them.
-        let scrubbed = |h: &Self| (h.last_epoch_started.0 > 0, h.scrub.last_stamp, h.scrub.last_clean_stamp);
+        // Errors that were made good have gone since the scrub that found them. Of OSDs that did not count
+        // changes only the times tell.
+        let stamps = |h: &ScrubHistory| (h.last_stamp, h.last_clean_stamp);
+        let scrubbed = |h: &Self| (h.last_epoch_started.0 > 0, h.scrub.changed, stamps(&h.scrub));
         if scrubbed(o) > scrubbed(self) {
             self.scrub = o.scrub;
         }
@@ -353,6 +363,26 @@ mod tests {
             let mut merged = history(ours);
             merged.merge(&history(theirs));
             assert_eq!(merged.scrub, good);
+        }
+    }
+
+    /// A primary whose clock is behind has found that all is good.
+    #[test]
+    fn what_scrubs_found_is_not_ordered_by_clocks() {
+        let found = ScrubHistory { last_stamp: Utime::new(100, 0), deep_errors: 2, ..Default::default() };
+        let mut found = ScrubHistory { last_clean_stamp: Utime::new(90, 0), ..found };
+        found.note_change(Epoch(7));
+        let mut good = ScrubHistory { last_clean_stamp: Utime::new(50, 0), deep_errors: 0, ..found };
+        good.note_change(Epoch(7));
+        let mut again = ScrubHistory { last_stamp: Utime::new(60, 0), deep_errors: 1, ..good };
+        again.note_change(Epoch(9));
+        let history = |scrub| PgHistory { last_epoch_started: Epoch(5), scrub, ..PgHistory::default() };
+        for (older, newer) in [(found, good), (good, again), (found, again)] {
+            for (ours, theirs) in [(older, newer), (newer, older)] {
+                let mut merged = history(ours);
+                merged.merge(&history(theirs));
+                assert_eq!(merged.scrub, newer);
+            }
         }
     }
 

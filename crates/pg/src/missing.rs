@@ -54,6 +54,10 @@ impl Missing {
     pub fn iter(&self) -> impl Iterator<Item = (&HObject, &MissingItem)> {
         self.items.iter()
     }
+    /// The objects from one to another, both included.
+    pub fn between<'a>(&'a self, first: &'a HObject, last: &'a HObject) -> impl Iterator<Item = &'a HObject> {
+        self.items.range(first..=last).map(|(object, _)| object)
+    }
     /// In the order of the needed versions.
     pub fn by_version(&self) -> impl Iterator<Item = (&Eversion, &HObject)> {
         self.by_version.iter().map(|(need, o)| (need, o))

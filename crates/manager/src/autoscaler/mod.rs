@@ -21,7 +21,7 @@ use types::{Now, OsdId, PoolId};
 
 use crate::modules::is_on;
 use crate::mon_commands::MonRequest;
-use crate::pg_map::PgMap;
+use crate::pg_map::{PgMap, unserved};
 use crate::sums::Sums;
 
 /// A pool that does not say otherwise has at least so many.
@@ -206,7 +206,8 @@ fn look(map: &OsdMap, pgs: &PgMap, options: &Values) -> (Vec<Row>, Vec<Tree>) {
     let sums = Sums::of(pgs);
     let mut trees = trees(map, pgs, options.int("mon_target_pg_per_osd").clamp(1, 100_000));
     let (mut out, mut bulk, mut even) = (Vec::new(), Vec::new(), Vec::new());
-    for (id, pool) in &map.pools {
+    let unserved = unserved(map);
+    for (id, pool) in map.pools.iter().filter(|(id, _)| !unserved.contains(id)) {
         let Some(tree) = tree_of(&mut trees, map, pool).filter(|t| t.roots.len() == 1) else { continue };
         let Some(mut row) = Row::new(map, &sums, tree, *id, pool) else { continue };
         if row.bulk {

@@ -1,14 +1,17 @@
 //! A lone monitor with its log and clock, driven by hand.
 #![allow(dead_code, reason = "tests of crates/manager use a part of it")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cephx::{CryptoKey, EntityAuth, METHOD_NONE};
-use maps::MonMap;
+use codec::{Encode, Writer};
+use maps::{MonMap, OsdMap};
 use messages::mon::{MMonCommand, MMonCommandAck};
 use messages::osd::{MOsdBoot, OsdSuperblock};
 use messages::{Header, Message};
+use monitor::state::OsdHistory;
 use monitor::{GenesisConfig, Input, Monitor, Output, Settings};
 use types::{
     AddrKind, AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Fsid, Now, SeededEntropy, Utime,
@@ -93,6 +96,23 @@ impl World {
         w.input(Input::Tick);
         w.run();
         w
+    }
+
+    /// The monitor begins anew with a map that no command makes. Its sessions and older maps are gone.
+    pub fn begin_with(&mut self, change: impl FnOnce(&mut OsdMap)) {
+        let mut state = self.mon.state().clone();
+        let mut map = state.osdmap().clone();
+        change(&mut map);
+        state.osds = Arc::new(OsdHistory::new(map));
+        let mut w = Writer::new();
+        w.envelope(1, 1, |w| {
+            w.u64(self.index);
+            state.encode(w);
+        });
+        let snapshot = w.into_bytes();
+        self.mon = Monitor::new(settings(), Box::new(SeededEntropy(10)), &snapshot).expect("a snapshot");
+        self.input(Input::Tick);
+        self.run();
     }
 
     /// Feeds one input; proposals are put aside.

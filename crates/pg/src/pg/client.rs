@@ -729,6 +729,10 @@ impl Pg {
             }
             ExecStop::Load(e) => {
                 cx.cluster_log(LogLevel::Error, format!("pg {} object {head}: {e}", self.id));
+                if self.is_coded() && self.is_undecodable(head, cx) {
+                    self.lost_stale(head, cx);
+                    return self.wait_for_object(head, op, cx);
+                }
                 op.refuse(Errno::EIO, cx);
             }
         }

@@ -88,15 +88,26 @@ impl Pg {
     }
 
     /// The version that an object has to have: as the log says, or, if that tells nothing of it, as it is
-    /// stored. Zero for none.
+    /// stored. Zero for none, and where the shard here does not say it: that one is damaged.
     pub(super) fn version_of(&mut self, object: &HObject, cx: &mut Shared) -> Result<Eversion, LoadError> {
         if let Some(item) = self.missing.get(object) {
             return Ok(item.need);
         }
         match self.newest().and_then(|newest| newest.by_object.get(object).copied()) {
             Some(version) => Ok(version),
-            None => stored_version(&mut cx.store, &self.object_key(object)),
+            None => match stored_version(&mut cx.store, &self.object_key(object)) {
+                Err(LoadError::Decode(_)) if self.is_coded() => {
+                    self.lost_shards(vec![object.clone()], cx);
+                    Ok(Eversion::ZERO)
+                }
+                found => found,
+            },
         }
+    }
+
+    /// Whether the attributes of this copy's shard do not say what it is.
+    pub(super) fn is_undecodable(&self, object: &HObject, cx: &mut Shared) -> bool {
+        matches!(stored_version(&mut cx.store, &self.object_key(object)), Err(LoadError::Decode(_)))
     }
 
     /// Whether this copy's shard, whose attributes have this version, is another than the log names.
@@ -160,11 +171,23 @@ impl Pg {
     }
 
     /// Member: what a refused write was to copy of, and what is not here: it was lost without a trace, for
-    /// the primary sends such a write when nobody is known to lack that.
-    pub(super) fn lost_sources(&self, op: &RepOp, cx: &mut Shared) -> Vec<HObject> {
+    /// the primary sends such a write when nobody is known to lack that. Where it is all here something else
+    /// is wrong with what the write changes: then that is to be made again, for the same write would be
+    /// refused again.
+    pub(super) fn lost_sources(&self, op: &RepOp, entries: &[LogEntry], cx: &mut Shared) -> Vec<HObject> {
         if !self.is_coded() {
             return Vec::new();
         }
+        let lost = self.absent_sources(op, cx);
+        if !lost.is_empty() {
+            return lost;
+        }
+        let here = |e: &&LogEntry| !e.is_error() && e.object <= self.info.last_backfill;
+        let changed = entries.iter().filter(here).map(|e| e.object.clone());
+        changed.filter(|object| !self.has_nothing_of(object, cx)).collect()
+    }
+
+    fn absent_sources(&self, op: &RepOp, cx: &mut Shared) -> Vec<HObject> {
         let Ok(txn) = Txn::from_head(op.txn_head.clone(), op.payload.clone()) else { return Vec::new() };
         let (mut lost, mut made) = (BTreeSet::new(), BTreeSet::new());
         for op in txn.ops() {

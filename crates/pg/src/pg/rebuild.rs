@@ -217,13 +217,30 @@ impl Pg {
         self.learn_newer_of(&first, &last, cx);
         if !self.waiting_for_object.is_empty() {
             let waited: Vec<HObject> =
-                self.waiting_for_object.range(first..=last).map(|(object, _)| object.clone()).collect();
+                self.waiting_for_object.range(&first..=&last).map(|(object, _)| object.clone()).collect();
             for object in waited {
                 self.recover_object(&object, cx);
             }
         }
-        if self.lacks_objects() {
-            self.recover_if_allowed(cx);
+        self.recover_between(&first, &last, cx);
+    }
+
+    /// Begins to make what copies lack of some objects, as far as that may be: of the others nothing has
+    /// changed.
+    fn recover_between(&mut self, first: &HObject, last: &HObject, cx: &mut Shared) {
+        if !self.lacks_objects() || !self.may_recover(cx) {
+            return;
+        }
+        let targets = self.write_targets(cx);
+        let theirs = targets.iter().filter_map(|to| self.peers.get(to)?.missing.as_ref());
+        let all = std::iter::once(&self.missing).chain(theirs).flat_map(|m| m.between(first, last));
+        let begun = |o: &HObject| self.recovering.contains_key(o) || self.is_being_written(o);
+        let lacking: BTreeSet<HObject> =
+            all.filter(|o| !begun(o) && !self.unfound.contains(*o)).cloned().collect();
+        for object in lacking {
+            if !self.recover_in_turn(object, cx) {
+                return;
+            }
         }
     }
 

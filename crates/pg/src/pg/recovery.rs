@@ -115,25 +115,34 @@ impl Pg {
 
     /// Begins to recover objects, unless the map forbids it or other PGs go first.
     pub(super) fn recover_if_allowed(&mut self, cx: &mut Shared) {
-        let norecover = cx.map.test_flag(map_flags::NORECOVER);
-        let yields = !self.forced.recovery && self.others_go_first(cx);
-        if !norecover && !yields {
-            self.recover_more(cx);
+        if !self.may_recover(cx) {
+            return;
+        }
+        // As many as may be in recovery; whoever could do more waits for a turn.
+        while let Some(object) = self.next_to_recover(cx) {
+            if !self.recover_in_turn(object, cx) {
+                return;
+            }
         }
     }
 
-    /// Begins the recovery of as many objects as may be in it; whoever could do more waits for a turn.
-    fn recover_more(&mut self, cx: &mut Shared) {
-        while let Some(object) = self.next_to_recover(cx) {
-            if !cx.may_recover() || cx.must_queue(self.id) {
-                cx.recovery_waits.insert(self.id);
-                return;
-            }
-            if !self.recover_object(&object, cx) {
-                // The others need not wait for it.
-                self.unfound.insert(object);
-            }
+    /// Whether the map allows it, and no other PG goes first.
+    pub(super) fn may_recover(&self, cx: &Shared) -> bool {
+        let norecover = cx.map.test_flag(map_flags::NORECOVER);
+        !norecover && (self.forced.recovery || !self.others_go_first(cx))
+    }
+
+    /// Begins the recovery of an object; false when the PG has to wait for its turn.
+    pub(super) fn recover_in_turn(&mut self, object: HObject, cx: &mut Shared) -> bool {
+        if !cx.may_recover() || cx.must_queue(self.id) {
+            cx.recovery_waits.insert(self.id);
+            return false;
         }
+        if !self.recover_object(&object, cx) {
+            // The others need not wait for it.
+            self.unfound.insert(object);
+        }
+        true
     }
 
     /// Which of the objects that are missing nobody who is known has, or can make, whether or not one may be

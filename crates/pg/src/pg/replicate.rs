@@ -314,7 +314,7 @@ impl Pg {
                 StoreError::Full { .. } => return Taken::NoRoom(PgBody::RepOp(op)),
                 StoreError::Misuse(e) => {
                     // The start that follows has them made before the write runs again.
-                    let lost = self.lost_sources(&op, cx);
+                    let lost = self.lost_sources(&op, &entries, cx);
                     self.lost_shards(lost, cx);
                     let text = format!("pg {} cannot apply a write from osd.{from}: {e}", self.id);
                     self.out_of_step(text, cx);

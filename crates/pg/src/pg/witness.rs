@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::Decode;
-use types::{Eversion, HObject, PgShard};
+use types::{Epoch, Eversion, HObject, PgShard};
 
 use super::backend::Backend;
 use super::backfill::Step;
@@ -31,6 +31,9 @@ use crate::peer::PgBody;
 const FIRST: u64 = 1 << 63;
 /// Objects that members are asked about at a time. Members tell of the others again.
 const MAX_INQUIRIES: usize = 64;
+
+/// The version of an object of which no shard that is left says what it is.
+const OLDEST: Eversion = Eversion { epoch: Epoch(0), version: 1 };
 
 /// Questions under way about objects of which the primary knows nothing, and who could not answer any.
 #[derive(Debug, Default)]
@@ -79,10 +82,9 @@ impl Pg {
     /// Primary: a member has said what it has of a range.
     pub(super) fn take_witness(&mut self, from: PgShard, part: ScrubPart, cx: &mut Shared) {
         if let Some(why) = &part.failed {
-            let text = format!("pg {}: osd.{from} cannot list its objects: {why}", self.id);
-            cx.cluster_log(LogLevel::Error, text);
-            if let Backend::Coded(coded) = &mut self.backend {
-                coded.inquiries.failed.insert(from);
+            if self.note_failed(from) {
+                let text = format!("pg {}: osd.{from} cannot list its objects: {why}", self.id);
+                cx.cluster_log(LogLevel::Error, text);
             }
         }
         if self.answers_inquiry(from, &part, cx) {
@@ -116,6 +118,12 @@ impl Pg {
             Ok(listed) => self.compare_range(target, end, listed, cx),
             Err(e) => cx.fail(FatalReason::Store(e.to_string())),
         }
+    }
+
+    /// A member cannot list what it has; whether that is news in this interval.
+    fn note_failed(&mut self, copy: PgShard) -> bool {
+        let Backend::Coded(coded) = &mut self.backend else { return false };
+        coded.inquiries.failed.insert(copy)
     }
 
     fn step_to(&mut self, target: PgShard, step: Step) {
@@ -180,11 +188,19 @@ impl Pg {
         }
         // What one copy alone has something of has been deleted, and that copy has missed it.
         let is_alone = holders.len() < 2 && holders.is_superset(&tellers);
+        let all_are_there = self.acting().count() == usize::from(self.key.size) && self.nobody_is_away(cx);
         if holders.is_empty() || is_alone && newest == Eversion::ZERO {
-            if self.acting().count() == usize::from(self.key.size) && self.nobody_is_away(cx) {
-                self.remove_marked(&object, &tellers, !holders.is_empty(), cx);
+            if all_are_there {
+                // Copies that are made by a backfill tell of damage, and are not asked.
+                let is_left = !holders.is_empty() || tellers.iter().any(|copy| !self.is_acting(*copy));
+                self.remove_marked(&object, &tellers, is_left, cx);
             }
-        } else if newest != Eversion::ZERO {
+            return;
+        }
+        // Where nobody can tell the version any more, it is an older one than any that may turn up.
+        let unknown = if all_are_there { OLDEST } else { Eversion::ZERO };
+        let newest = if newest == Eversion::ZERO { unknown } else { newest };
+        if newest != Eversion::ZERO {
             for teller in tellers.into_iter().filter(|copy| *copy != me && !is_alone) {
                 self.remember_damage(teller, object.clone());
             }

@@ -295,7 +295,7 @@ fn clones_of_removed_snapshots_go_from_every_shard() {
 }
 
 /// Asks the PG's primary to give up what is unfound; its answer.
-fn mark(s: &mut Sim, pool: PoolId, how: &str) -> (i32, String) {
+pub fn mark(s: &mut Sim, pool: PoolId, how: &str) -> (i32, String) {
     let cmd = json!({ "prefix": "mark_unfound_lost", "pgid": format!("{pool}.0"), "mulcmd": how });
     let to = primary(s, pool);
     s.input(to, Input::AdminCommand { tid: 1, cmd: cmd.to_string() });

@@ -194,3 +194,31 @@ fn a_member_remembers_that_a_shard_is_gone() {
         check(&mut s, pool);
     }
 }
+
+/// The primary ends when a repair has begun, and a light scrub comes first when all is whole again: it says
+/// nothing of what the repair was to make good, which is looked at again.
+#[test]
+fn a_light_scrub_does_not_end_a_repair() {
+    for seed in 0..6 {
+        let (mut s, pool, name) = cluster((4, 2), seed);
+        let (first, members) = (primary(&s, pool), acting(&s, pool));
+        let place = (0..6).cycle().skip(seed as usize).find(|at| members[*at] != first).unwrap();
+        spoil(&mut s, pool, place, &name, |txn, key| {
+            txn.write(key, CHUNK as u64 + 77, vec![0xe5; 9]);
+        });
+        until_found(&mut s, pool, How::Repair);
+        s.until("over", |s| is_over(s, pool));
+        for osd in members.iter().copied().filter(|osd| *osd != first) {
+            s.deliver_all(first, osd);
+        }
+        s.commit(first);
+        s.restart(first);
+        let starts = |s: &Sim| lines(s, pool).first().is_some_and(|line| line.ends_with(" scrub starts"));
+        s.until("asked", |s| {
+            ask(s, pool, How::Light);
+            starts(s) || lines(s, pool).iter().any(|line| line.contains(" scrub starts"))
+        });
+        s.until("good", |s| s.states().values().all(|t| t == "active+clean"));
+        check(&mut s, pool);
+    }
+}

@@ -151,3 +151,57 @@ fn who_cannot_list_a_range_does_not_count_as_empty() {
         check_shards(&mut s, pool);
     }
 }
+
+/// The same of an object that members are asked about: the cluster log hears of it once.
+#[test]
+fn who_cannot_list_is_told_of_once() {
+    for seed in 0..4 {
+        let (mut s, pool) = cluster(seed);
+        let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
+        let (object, map) = (s.client.object(&s.mon.map, pool, "o"), s.mon.map.clone());
+        s.client.remove(&map, pool, "o");
+        s.settle();
+        write_others(&mut s, pool, 8);
+        mark_damaged(&mut s, pool, osd, &object);
+        s.restart(osd);
+        s.restart(first);
+        for _ in 0..3 {
+            s.until("asked", |s| under_way(s, osd, first, "ScrubMap").is_some());
+            cannot_list(&mut s, osd, first);
+            s.deliver_all(osd, first);
+        }
+        let told = |l: &&String| l.contains("cannot list its objects: no");
+        assert_eq!(s.nodes[first as usize].log.iter().filter(told).count(), 1, "seed {seed}");
+        s.until("gone", |s| damaged(s, pool, osd) == 0);
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
+/// Two copies know of an object: the primary has lost its shard and knows that, another one has a good one,
+/// and the rest has lost theirs without a trace. It cannot be made, and was not deleted all the same.
+#[test]
+fn what_two_copies_know_of_is_not_deleted() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster(seed);
+        let (first, (osd, place)) = (primary(&s, pool), a_member(&s, pool, seed));
+        write_others(&mut s, pool, 8);
+        let object = s.client.object(&s.mon.map, pool, "o");
+        for other in acting(&s, pool).into_iter().filter(|other| *other != osd) {
+            change(&mut s, pool, other, |txn, key| {
+                txn.remove(key);
+            });
+        }
+        mark_damaged(&mut s, pool, first, &object);
+        s.client.damage_allowed = true;
+        s.restart(first);
+        let is_told = |s: &Sim| s.nodes.iter().any(|n| n.log.iter().any(|l| l.contains("is unfound")));
+        s.until("unfound", |s| is_told(s));
+        for _ in 0..20 {
+            s.run(500);
+            s.tick(std::time::Duration::from_millis(500));
+        }
+        assert!(shard(&mut s, osd, place, pool, "o").is_some(), "seed {seed}");
+        assert!(s.nodes.iter().all(|n| n.log.iter().all(|l| !l.contains("is lost for good"))));
+    }
+}

@@ -10,6 +10,7 @@ mod coded_recovery;
 mod coded_scrub;
 mod coded_stale;
 mod coded_thrash;
+mod coded_unreadable;
 mod coded_verdicts;
 mod coded_witness;
 mod copies;

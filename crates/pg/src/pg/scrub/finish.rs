@@ -63,9 +63,10 @@ impl Pg {
         self.remember(&run, left, cx);
         let mends = self.scrub.errors_go || self.scrub.check_after_repair;
         let begins = run.plan.repair && mends && left != (0, 0);
-        let history = &mut self.info.history.scrub;
+        let (interval, history) = (self.interval(), &mut self.info.history.scrub);
         // A light scrub says nothing of deep errors that a repair has begun to make good.
         history.mending = begins || history.mending && !run.plan.deep;
+        history.note_change(interval);
         let records = if run.plan.repair {
             Records::default()
         } else {
@@ -262,9 +263,10 @@ impl Pg {
             let was = self.cluster_state(cx);
             self.scrub.repairing = false;
             if std::mem::take(&mut self.scrub.errors_go) {
-                let h = &mut self.info.history.scrub;
+                let (interval, h) = (self.interval(), &mut self.info.history.scrub);
                 (h.shallow_errors, h.deep_errors, h.last_clean_stamp) = (0, 0, cx.now.wall);
                 h.mending = self.scrub.check_after_repair;
+                h.note_change(interval);
                 self.share_history(cx);
             }
             let is_left = self.info.history.scrub.mending;
