@@ -173,9 +173,29 @@ impl Pg {
     pub fn can_return_to_up(&self, cx: &Shared) -> bool {
         self.acting_set() != self.up_set()
             && self.up().count() >= self.acting().count()
-            && self.up().all(|o| {
-                self.info_of(o, cx).is_some_and(|i| !i.is_incomplete())
-                    && (o == self.me(cx) || self.peers.get(&o).is_some_and(Peer::is_whole))
-            })
+            && self.up_is_whole(cx)
+    }
+
+    fn up_is_whole(&self, cx: &Shared) -> bool {
+        self.up().all(|o| {
+            self.info_of(o, cx).is_some_and(|i| !i.is_incomplete())
+                && (o == self.me(cx) || self.peers.get(&o).is_some_and(Peer::is_whole))
+        })
+    }
+
+    /// After backfill, where the up set is too short to take over: the up set, and members of the acting set at the
+    /// places for which CRUSH finds nobody. Source: PeeringState::choose_acting, `restrict_to_up_acting`.
+    pub fn up_and_acting(&self, cx: &Shared) -> Option<Vec<OsdId>> {
+        if !self.up_is_whole(cx) {
+            return None;
+        }
+        let (up, acting) = (self.up_set(), self.acting_set());
+        if self.is_coded() {
+            let there = |osd: Option<&OsdId>| osd.copied().filter(|osd| osd.is_osd());
+            let at = |at| there(up.get(at)).or_else(|| there(acting.get(at))).unwrap_or(OsdId::HOLE);
+            return Some((0..usize::from(self.key.size)).map(at).collect());
+        }
+        let others = acting.iter().filter(|osd| !up.contains(osd));
+        Some(up.iter().chain(others).copied().take(usize::from(self.key.size)).collect())
     }
 }

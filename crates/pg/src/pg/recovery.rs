@@ -660,8 +660,10 @@ impl Pg {
             if self.can_return_to_up(cx) {
                 return self.request_acting(self.up_set(), cx);
             }
-            // Whoever of the up set does not serve yet is being backfilled.
+            // Whoever of the up set does not serve yet is being backfilled, or the up set is too short.
             if self.up().any(|o| !self.is_acting(o)) {
+                let want = self.up_and_acting(cx).filter(|want| want != self.acting_set());
+                want.into_iter().for_each(|want| self.request_acting(&want, cx));
                 return;
             }
         }

@@ -651,3 +651,31 @@ fn a_target_that_was_given_what_it_refused_is_a_holder() {
         read_all(&mut s, pool);
     }
 }
+
+/// CRUSH has nobody for a place, and somebody new for another one: who is new serves as soon as it has its shard.
+#[test]
+fn a_new_member_beside_a_hole_serves_when_it_has_all() {
+    let mut found = 0;
+    for seed in 1..=6 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, seed, short_log());
+        write_objects(&mut s, pool, 20);
+        let was = acting(&s, pool);
+        was[1..].iter().for_each(|osd| s.mon.mark_out(*osd));
+        let up = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).up;
+        let is_new = |(at, osd): (usize, &i32)| (0..4).contains(osd) && was[at] != *osd;
+        found += usize::from(up.iter().enumerate().any(is_new));
+        s.until("remapped", |s| {
+            let members = s.mon.map.pg_to_up_acting(PgId::new(pool, 0));
+            let places = members.up.iter().zip(&members.acting);
+            let serve = places.clone().all(|(up, acting)| !(0..4).contains(up) || up == acting);
+            serve && s.all_are("active+clean+remapped")
+        });
+        requests(&mut s, pool, 10);
+        s.until("answered", |s| s.client.is_idle());
+        was[1..].iter().for_each(|osd| s.mon.mark_in(*osd));
+        s.settle();
+        read_all(&mut s, pool);
+        check_shards(&mut s, pool);
+    }
+    assert!(found > 0, "nobody was new");
+}

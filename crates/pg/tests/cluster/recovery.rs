@@ -222,3 +222,30 @@ fn a_pg_whose_member_is_out_without_a_replacement_is_clean_and_remapped() {
     s.mon.mark_in(2);
     s.settle();
 }
+
+/// CRUSH finds too few OSDs, one of them new: it takes the place of a member as soon as it has all.
+#[test]
+fn a_new_member_of_a_short_up_set_serves_when_it_has_all() {
+    let config = OsdConfig { min_pg_log_entries: 4, max_pg_log_entries: 4, ..short_logs() };
+    let mut s = Sim::with_config(4, 7, config);
+    s.until("all up", |s| (0..4).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(3, 2, 8);
+    s.settle();
+    let map = s.mon.map.clone();
+    for i in 0..160 {
+        s.client.write(&map, pool, &format!("o{i}"), vec![i; 100]);
+    }
+    s.settle();
+    (2..4).for_each(|o| s.mon.mark_out(o));
+    s.until("remapped", |s| s.all_are("active+clean+remapped"));
+    let mut came = 0;
+    s.mon.map.for_each_pg(|pg, m| {
+        assert_eq!((m.up.len(), m.acting.len()), (2, 3), "{pg} {m:?}");
+        assert!(m.up.iter().all(|osd| m.acting.contains(osd)), "{pg} {m:?}");
+        came += i32::from(m.acting.contains(&2) != m.acting.contains(&3));
+    });
+    assert!(came > 0, "all had both 0 and 1 before");
+    (2..4).for_each(|o| s.mon.mark_in(o));
+    s.settle();
+    s.check_copies();
+}
