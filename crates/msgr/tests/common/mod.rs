@@ -1,4 +1,5 @@
 //! Two ends of a connection with an owner that authenticates by rote, joined by byte pipes.
+#![allow(dead_code, reason = "the example takes a part of it")]
 
 use bytes::{Bytes, BytesMut};
 use messages::wire::{Header, WireMessage};
