@@ -214,8 +214,8 @@ impl Hours {
         let said = root.join("target/hours.out");
         let out = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
         let mut nice = Command::new("nice");
-        // Fewer hours than these by then are a failure, as any violation is. They are not to last longer than the tests
-        // beside them, also on a machine half as fast as most; more of them are the soak's.
+        // Fewer hours than these by then are a failure, as any violation is. They are not to last longer
+        // than the tests beside them, also on a machine half as fast as most; more of them are the soak's.
         nice.args(["-n", "19", "target/release/simulator", "--hours", "20", "--minutes", "40"]);
         nice.args(["--ledger", GATE_LEDGER]).env(KEEP_MEMORY.0, KEEP_MEMORY.1).current_dir(root);
         nice.stdout(out.try_clone()?).stderr(out);

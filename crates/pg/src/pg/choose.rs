@@ -183,8 +183,9 @@ impl Pg {
         })
     }
 
-    /// After backfill, where the up set is too short to take over: the up set, and members of the acting set at the
-    /// places for which CRUSH finds nobody. Source: PeeringState::choose_acting, `restrict_to_up_acting`.
+    /// After backfill, where the up set is too short to take over: the up set, and members of the acting
+    /// set at the places for which CRUSH finds nobody. Source: PeeringState::choose_acting,
+    /// `restrict_to_up_acting`.
     pub fn up_and_acting(&self, cx: &Shared) -> Option<Vec<OsdId>> {
         if !self.up_is_whole(cx) {
             return None;

@@ -652,7 +652,8 @@ fn a_target_that_was_given_what_it_refused_is_a_holder() {
     }
 }
 
-/// CRUSH has nobody for a place, and somebody new for another one: who is new serves as soon as it has its shard.
+/// CRUSH has nobody for a place, and somebody new for another one: who is new serves as soon as it has its
+/// shard.
 #[test]
 fn a_new_member_beside_a_hole_serves_when_it_has_all() {
     let mut found = 0;
