@@ -1,0 +1,156 @@
+//! Background work on images by our manager: `ceph rbd task`, `rbd trash purge schedule`, `rbd perf image`.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, text, until};
+use crate::managers::answer;
+
+/// Has an image removed while it is open, sees that this is tried again, and cancels it.
+const KEEPS_OPEN: &str = r#"
+import json, os, rados, rbd
+r = rados.Rados(conffile=os.environ['CEPH_CONF']); r.connect()
+io = r.open_ioctx('images'); image = rbd.Image(io, 'open')
+ask = lambda **command: r.mgr_command(json.dumps(command), b'')
+assert ask(prefix='rbd task add remove', image_spec='images/open')[0] == 0
+tasks = []
+while not tasks or 'retry_message' not in tasks[0]:
+    tasks = json.loads(ask(prefix='rbd task list')[1])
+print(json.dumps(tasks[0]))
+assert ask(prefix='rbd task cancel', task_id=tasks[0]['id'])[0] == 0
+image.close()
+"#;
+
+fn with_pool() -> Cluster {
+    let c = Cluster::start(&[]);
+    c.managed();
+    c.ceph("osd pool create images 8");
+    c.ceph("osd pool application enable images rbd");
+    c
+}
+
+fn no_tasks(c: &Cluster) {
+    until("no tasks", || answer(c, "rbd task list").as_array().is_some_and(Vec::is_empty));
+}
+
+/// As Ceph's module keeps it while the task waits, and as librbd finds the image when it is done.
+#[test]
+fn images_are_flattened_and_removed_in_the_background() {
+    let c = with_pool();
+    c.ok("rbd", &["create", "images/parent", "--size", "32M"]);
+    c.ok("rbd", &["bench", "images/parent", "--io-type", "write", "--io-total", "4M", "--io-size", "256K"]);
+    c.ok("rbd", &["snap", "create", "images/parent@s"]);
+    c.ok("rbd", &["snap", "protect", "images/parent@s"]);
+    c.ok("rbd", &["clone", "images/parent@s", "images/child"]);
+    let sum = |image: &str| c.ok("sh", &["-c", &format!("rbd export --no-progress {image} - | md5sum")]);
+    let before = sum("images/child");
+    let task: Value = serde_json::from_str(&c.ceph("rbd task add flatten images/child")).expect("JSON");
+    assert_eq!(task["message"], "Flattening image images/child");
+    no_tasks(&c);
+    let info = c.ok("rbd", &["info", "images/child"]);
+    assert!(!info.contains("parent:"), "{info}");
+    assert_eq!(sum("images/child"), before);
+    c.ok("rbd", &["snap", "unprotect", "images/parent@s"]);
+    let (code, said) = c.fails("ceph", &["rbd", "task", "add", "remove", "images/parent"]);
+    assert_eq!(code, 16, "{said}");
+
+    // What is open elsewhere is tried again; when it is cancelled, nothing is kept of it.
+    c.ok("rbd", &["create", "images/open", "--size", "8M"]);
+    let out = c.python(KEEPS_OPEN, &[]);
+    assert!(out.status.success(), "{}", text(&out));
+    let waited: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let why = waited["retry_message"].as_str().unwrap_or_default();
+    assert!(why.starts_with("[errno 16] RBD image is busy"), "{waited}");
+    assert_eq!((&waited["sequence"], &waited["retry_attempts"]), (&json!(2), &json!(1)));
+    assert_eq!(c.ok("rados", &["-p", "images", "listomapkeys", "rbd_task"]), "");
+
+    c.ok("rbd", &["trash", "mv", "images/open"]);
+    let id = c.ok("rbd", &["trash", "ls", "images"]).split_whitespace().next().expect("an id").to_owned();
+    c.ceph(&format!("rbd task add trash remove images/{id}"));
+    c.ceph("rbd task add remove images/child");
+    no_tasks(&c);
+    assert_eq!(c.ok("rbd", &["trash", "ls", "images"]), "");
+    assert_eq!(c.ok("rbd", &["ls", "images"]), "parent\n");
+    let over = answer(&c, "progress json");
+    let failed = over["completed"].as_array().into_iter().flatten().filter(|e| e["failed"] == true).count();
+    assert_eq!(failed, 1, "{over}");
+}
+
+/// A task outlives its manager, and the client of the one that lost its place is shut out.
+#[test]
+fn the_next_manager_goes_on_with_tasks() {
+    let c = with_pool();
+    c.ok("rbd", &["create", "images/late", "--size", "8M"]);
+    let key = "0000000000000005";
+    let info: Value =
+        serde_json::from_str(&c.ok("rbd", &["info", "images/late", "--format", "json"])).expect("JSON");
+    let refs = json!({
+        "action": "remove", "pool_name": "images", "pool_namespace": "", "image_name": "late",
+        "image_id": info["id"],
+    });
+    let task = json!({ "sequence": 5, "id": "t", "message": "Removing image images/late", "refs": refs });
+    // Nothing is taken from the pool before the monitors know the client that looks after images, and the
+    // manager may learn of the pool later than the monitors say that it is there.
+    until("a client of the manager's", || {
+        answer(&c, "mgr dump")["active_clients"][0]["name"] == "rbd_support"
+    });
+    let client = answer(&c, "mgr dump")["active_clients"][0].clone();
+    c.ok("rados", &["-p", "images", "setomapval", "rbd_task", key, &task.to_string()]);
+    c.ceph("mgr fail");
+    until("the end of the image", || c.ok("rbd", &["ls", "images"]).is_empty());
+    until("the end of its task", || c.ok("rados", &["-p", "images", "listomapkeys", "rbd_task"]).is_empty());
+    let nonce = client["addrvec"][0]["nonce"].to_string();
+    let blocked = c.ceph("osd blocklist ls");
+    assert!(blocked.contains(&format!("/{nonce}")), "{client}: {blocked}");
+}
+
+/// An image in the trash whose parent cannot be opened keeps its header: its data would never be found.
+#[test]
+fn an_image_in_the_trash_without_its_parent_stays() {
+    let c = with_pool();
+    c.ok("rbd", &["create", "images/parent", "--size", "8M"]);
+    c.ok("rbd", &["snap", "create", "images/parent@s"]);
+    c.ok("rbd", &["snap", "protect", "images/parent@s"]);
+    c.ok("rbd", &["clone", "images/parent@s", "images/child"]);
+    let id = |image: &str| -> String {
+        let info = c.ok("rbd", &["info", image, "--format", "json"]);
+        let info: Value = serde_json::from_str(&info).expect("JSON");
+        info["id"].as_str().expect("an id").to_owned()
+    };
+    let (parent, child) = (id("images/parent"), id("images/child"));
+    c.ok("rbd", &["trash", "mv", "images/child"]);
+    c.ok("rados", &["-p", "images", "rm", &format!("rbd_header.{parent}")]);
+    c.ceph(&format!("rbd task add trash remove images/{child}"));
+    no_tasks(&c);
+    c.ok("rados", &["-p", "images", "stat", &format!("rbd_header.{child}")]);
+    assert!(c.ok("rbd", &["trash", "ls", "images"]).contains(&child));
+}
+
+#[test]
+fn rbd_shows_how_much_images_are_used_and_empties_trash_on_time() {
+    let c = with_pool();
+    c.ok("rbd", &["create", "images/used", "--size", "64M"]);
+    c.ceph("config set mgr mgr_stats_period 1");
+    let bench = "bench images/used --io-type write --io-total 1G --io-size 64K --io-threads 1";
+    let mut writer = std::process::Command::new("rbd")
+        .args(bench.split(' '))
+        .env("CEPH_CONF", c.data().join("ceph.conf"))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("rbd runs");
+    let shown = c.ok("rbd", &["perf", "image", "iostat", "images", "--iterations", "1", "--format", "json"]);
+    let _ = writer.kill();
+    let _ = writer.wait();
+    assert!(shown.contains("\"image\":\"used\"") && shown.contains("\"write_bytes\""), "{shown}");
+    let counted = answer(&c, "rbd perf image counters images write_bytes");
+    let bytes = counted["counters"][0]["0/used"][2].as_u64().expect("a sum");
+    assert!(bytes > 0 && bytes % (64 << 10) == 0, "{counted}");
+
+    c.ok("rbd", &["trash", "purge", "schedule", "add", "--pool", "images", "1d", "14:00"]);
+    c.ok("rbd", &["trash", "purge", "schedule", "add", "1m"]);
+    let all = c.ok("rbd", &["trash", "purge", "schedule", "ls", "-R"]);
+    assert!(all.contains("every 1d starting at 14:00:00") && all.contains("every 1m"), "{all}");
+    let status = answer(&c, "rbd trash purge schedule status");
+    assert!(status["scheduled"].is_array(), "{status}");
+    c.ok("rbd", &["trash", "purge", "schedule", "rm", "--pool", "images"]);
+    assert_eq!(c.ok("rados", &["-p", "images", "listomapkeys", "rbd_trash_purge_schedule"]), "");
+}
