@@ -2,14 +2,15 @@
 //!
 //! Source: src/librbd/api/Trash.cc, src/librbd/trash/RemoveRequest.cc.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use codec::Encode;
-use rados::IoCtx;
+use bytes::Bytes;
+use codec::{Decode, Encode};
+use rados::{CmpOp, IoCtx, WriteOp};
 use types::{Errno, Utime};
 
 use crate::class::{self, ListArgs, TrashSpec, TrashStateArgs};
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::image::{Image, OpenOptions};
 use crate::pool;
 
@@ -58,26 +59,18 @@ pub async fn get(io: &IoCtx, id: &str) -> Result<Entry> {
     Ok(Entry::new(id.to_owned(), spec))
 }
 
-/// All of the pool and namespace of `io`, by id.
+/// At most 1,024 of the pool and namespace of `io`, by id, behind this one.
 ///
 /// # Errors
 /// The list cannot be read.
-pub async fn list(io: &IoCtx) -> Result<Vec<Entry>> {
-    let mut all: Vec<Entry> = Vec::new();
-    loop {
-        let start_after = all.last().map(|e| e.id.clone()).unwrap_or_default();
-        let input = ListArgs { start_after, max: PAGE }.to_bytes();
-        let page: BTreeMap<String, TrashSpec> =
-            match class::call(io, class::object::TRASH, "trash_list", input).await {
-                Err(e) if e.is_not_found() => return Ok(all),
-                other => other?,
-            };
-        let count = page.len() as u64;
-        all.extend(page.into_iter().map(|(id, spec)| Entry::new(id, spec)));
-        if count < PAGE {
-            return Ok(all);
-        }
-    }
+pub async fn list(io: &IoCtx, start_after: &str) -> Result<Vec<Entry>> {
+    let input = ListArgs { start_after: start_after.to_owned(), max: PAGE }.to_bytes();
+    let page: BTreeMap<String, TrashSpec> =
+        match class::call(io, class::object::TRASH, "trash_list", input).await {
+            Err(e) if e.is_not_found() => return Ok(Vec::new()),
+            other => other?,
+        };
+    Ok(page.into_iter().map(|(id, spec)| Entry::new(id, spec)).collect())
 }
 
 /// Which entries of the trash may go.
@@ -123,15 +116,45 @@ pub async fn remove(
     progress: &(dyn Fn(u64, u64) + Sync),
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<()> {
-    which.check(&get(io, id).await?)?;
-    set_state(io, id, state::REMOVING, state::NORMAL).await?;
+    let is_ours = mark(io, id, which).await?;
     if let Err(e) = remove_marked(io, id, which, progress, stop).await {
-        if let Err(e) = set_state(io, id, state::NORMAL, state::REMOVING).await {
-            tracing::warn!(image = id, error = %e, "the image cannot be restored from the trash");
+        // Whoever else is removing it, or has begun to, may have removed data.
+        if is_ours {
+            if let Err(e) = set_state(io, id, state::NORMAL, state::REMOVING).await {
+                tracing::warn!(image = id, error = %e, "the image cannot be restored from the trash");
+            }
         }
         return Err(e);
     }
     class::change(io, class::object::TRASH, "trash_remove", id.to_owned().to_bytes()).await
+}
+
+/// Has the entry say that the image is being removed: whether it did not say so before. The class alone would
+/// tell two that both have changed it.
+async fn mark(io: &IoCtx, id: &str, which: Which) -> Result<bool> {
+    let (object, key) = (class::object::TRASH, Bytes::from(format!("id_{id}")));
+    let found =
+        io.omap_by_keys(object, [key.clone()].into()).await.context(|| format!("reading {object}"))?;
+    let Some(value) = found.get(&key) else {
+        return Err(Error::refused(Errno::ENOENT, "the image is not in the trash"));
+    };
+    let entry = Entry::new(id.to_owned(), TrashSpec::from_bytes(value.clone())?);
+    which.check(&entry)?;
+    if entry.state == state::REMOVING {
+        return Ok(false);
+    }
+    let args = TrashStateArgs { id: id.to_owned(), new: state::REMOVING, expected: state::NORMAL };
+    let op = WriteOp::new().omap_cmp([(key, (value.clone(), CmpOp::Eq))].into()).exec(
+        "rbd",
+        "trash_state_set",
+        args.to_bytes(),
+    );
+    match io.write_op(object, op).await {
+        Err(e) if e.errno() == Errno::ECANCELED => {
+            Err(Error::refused(Errno::EBUSY, "somebody else changes the image's place in the trash"))
+        }
+        other => other.map(|_| true).context(|| format!("trash_state_set of {object}")),
+    }
 }
 
 /// Once the entry says that the image is being removed nobody restores it: what it was found to be before may
@@ -168,25 +191,57 @@ async fn set_state(io: &IoCtx, id: &str, new: u8, expected: u8) -> Result<()> {
     class::change(io, class::object::TRASH, "trash_state_set", args.to_bytes()).await
 }
 
-/// Removes all that users have moved there and whose time has come at `now`; the first that cannot be removed
-/// ends it. Each is looked at again before it goes, for much may happen while those before it are removed.
+/// Removes all that users have moved there and whose time has come at `now`, but not of the ids `except`; what
+/// cannot be removed stays, and the rest goes. Each is looked at again before it goes, for much may happen
+/// while those before it are removed.
 ///
 /// # Errors
-/// As [`remove`].
-pub async fn purge(io: &IoCtx, now: Utime) -> Result<()> {
-    for entry in list(io).await?.into_iter().filter(|e| e.is_users && e.deferred_until.sec <= now.sec) {
-        match remove(io, &entry.id, Which::DueOfUsers(now), &|_, _| {}, &|| false).await {
-            // Somebody else was quicker, has restored it, or wants it kept for longer.
-            Err(e) if e.is_not_found() => {}
-            other => other?,
+/// As [`remove`] for the first that stays; ESHUTDOWN and ETIMEDOUT end it.
+pub async fn purge(io: &IoCtx, now: Utime, except: &BTreeSet<String>) -> Result<()> {
+    let (mut first, mut start_after) = (Ok(()), String::new());
+    loop {
+        let page = list(io, &start_after).await?;
+        let Some(last) = page.last() else { return first };
+        start_after = last.id.clone();
+        for entry in page.iter().filter(|e| may_be_purged(e, now, except)) {
+            match remove(io, &entry.id, Which::DueOfUsers(now), &|_, _| {}, &|| false).await {
+                // Somebody else was quicker, has restored it, or wants it kept for longer.
+                Err(e) if e.is_not_found() => {}
+                Err(e) if e.errno() == Errno::ESHUTDOWN || e.errno() == Errno::ETIMEDOUT => return Err(e),
+                other => first = first.and(other),
+            }
         }
     }
-    Ok(())
+}
+
+fn may_be_purged(entry: &Entry, now: Utime, except: &BTreeSet<String>) -> bool {
+    entry.is_users && entry.deferred_until.sec <= now.sec && !except.contains(&entry.id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_are_at_is_not_purged() {
+        let entry = |id: &str, state| Entry {
+            id: id.into(),
+            name: "a".into(),
+            deleted: Utime::ZERO,
+            deferred_until: Utime::new(99, 0),
+            is_users: true,
+            state,
+        };
+        let except = ["1".to_owned()].into();
+        for (entry, want) in [
+            (entry("1", state::REMOVING), false),
+            (entry("1", state::NORMAL), false),
+            (entry("2", state::REMOVING), true),
+            (entry("2", state::NORMAL), true),
+        ] {
+            assert_eq!(may_be_purged(&entry, Utime::new(100, 0), &except), want, "{entry:?}");
+        }
+    }
 
     #[test]
     fn what_is_kept_longer_restored_or_nobodys_stays() {

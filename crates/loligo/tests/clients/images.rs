@@ -20,6 +20,24 @@ assert ask(prefix='rbd task cancel', task_id=tasks[0]['id'])[0] == 0
 image.close()
 "#;
 
+/// Opens the first image in the trash, has its entry say that it is being removed, and waits until the rest is
+/// gone: what the entry says then. Source: TrashImageState.
+const IS_BEING_REMOVED: &str = r#"
+import os, rados, rbd, struct, time
+r = rados.Rados(conffile=os.environ['CEPH_CONF']); r.connect()
+io = r.open_ioctx('images')
+trash = lambda: sorted(entry['id'] for entry in rbd.RBD().trash_list(io))
+first = trash()[0]; image = rbd.Image(io, image_id=first)
+name = struct.pack('<I', len(first)) + first.encode()
+io.execute('rbd_trash', 'rbd', 'trash_state_set', name + bytes([2, 0]))
+until = time.time() + 150
+while len(trash()) > 1 and time.time() < until:
+    time.sleep(0.2)
+assert trash() == [first]
+print(io.execute('rbd_trash', 'rbd', 'trash_get', name)[1][-1])
+image.close()
+"#;
+
 fn with_pool() -> Cluster {
     let c = Cluster::start(&[]);
     c.managed();
@@ -123,6 +141,20 @@ fn an_image_in_the_trash_without_its_parent_stays() {
     no_tasks(&c);
     c.ok("rados", &["-p", "images", "stat", &format!("rbd_header.{child}")]);
     assert!(c.ok("rbd", &["trash", "ls", "images"]).contains(&child));
+}
+
+/// Whoever else is removing an image may have removed data: it is not made restorable.
+#[test]
+fn a_purge_passes_over_what_is_being_removed() {
+    let c = with_pool();
+    for image in ["a", "b"] {
+        c.ok("rbd", &["create", &format!("images/{image}"), "--size", "8M"]);
+        c.ok("rbd", &["trash", "mv", &format!("images/{image}")]);
+    }
+    c.ok("rbd", &["trash", "purge", "schedule", "add", "1m"]);
+    let out = c.python(IS_BEING_REMOVED, &[]);
+    assert!(out.status.success(), "{}", text(&out));
+    assert_eq!(text(&out).trim(), "2");
 }
 
 #[test]

@@ -231,6 +231,10 @@ impl Manager {
     }
 
     fn task_cancel(&mut self, now: Now, asker: &Asker, id: &str, out: &mut Vec<Output>) -> Begun {
+        if self.rbd.tasks.is_ambiguous(id, |task| self.may_see(&asker.rights, task)) {
+            let why = format!("more than one task has the id {id}, and only one of them can be a manager's");
+            return Begun::Done(Reply::error(Errno::EEXIST, why));
+        }
         let found = self.rbd.tasks.get(id, |task| self.may_see(&asker.rights, task));
         let key = match found.map(Task::key) {
             Some(key) if self.rbd.current.contains_key(&key.1.pool) => return Begun::Waits,
@@ -241,11 +245,11 @@ impl Manager {
         let Some((is_under_way, news)) = self.rbd.tasks.cancel(now, &key) else {
             return Begun::Done(no_task(id));
         };
-        self.tell_of_tasks(now, [news]);
+        self.tell_of_tasks(now, news);
         let pool = key.1.pool;
-        if is_under_way {
-            let job = self.rbd.jobs.iter().find(|(_, of)| **of == (Why::Task, pool));
-            out.extend(job.map(|(id, _)| Output::CancelImage { id: *id }));
+        if is_under_way && self.rbd.stop(pool, out) {
+            let why = "it was cancelled".to_owned();
+            self.task_done(now, pool, Err(Failed { errno: Errno::ECANCELED, why }));
         }
         let (space, text) = (key.1.clone(), key_text(key.0));
         match self.rbd_job(Job::Keep { space, object: task::OBJECT, key: text, value: None }, out) {
@@ -326,8 +330,8 @@ impl Manager {
         }
         let message = refs.message(&found).map_err(|failed| Box::new(refused(failed)))?;
         // Where not all is known, a number may be another task's.
-        let is_whole = self.rbd.read.get(&space.pool) == Some(&true);
-        let task = is_whole.then(|| self.rbd.tasks.make(now, space.clone(), message, refs)).flatten();
+        let is_known = self.rbd.read.get(&space.pool).is_some_and(|kept| kept.knows(&space.namespace));
+        let task = is_known.then(|| self.rbd.tasks.make(now, space.clone(), message, refs)).flatten();
         let Some(task) = task.filter(Task::may_be_kept) else {
             return Err(Box::new(Reply::error(Errno::EAGAIN, "too many tasks wait, or it is too long")));
         };
@@ -360,6 +364,7 @@ impl Manager {
         match level.pool {
             Some(pool) if !self.rbd.schedules.is_read(pool) => return Ok(Begun::Waits),
             Some(pool) if self.rbd.current.contains_key(&pool) => return Ok(Begun::Waits),
+            Some(pool) if self.rbd.removes_stale(pool) => return Ok(Begun::Waits),
             None if is_shown && !is_long && pools(map).any(|p| !self.rbd.schedules.is_read(p)) => {
                 return Ok(Begun::Waits);
             }
@@ -394,7 +399,10 @@ impl Manager {
             return Err(Box::new(Reply::error(Errno::EAGAIN, "another manager is in charge")));
         }
         match &level.namespace {
-            Some(namespace) if !namespaces.contains(namespace) => {
+            // What is kept for one that is gone may be removed.
+            Some(namespace)
+                if !namespaces.contains(namespace) && !matches!(change, Change::Remove { .. }) =>
+            {
                 Err(bad_level(&level.name, &format!("namespace {namespace} does not exist")))
             }
             _ => self.schedule_change(asker, level, &change, out),

@@ -1,10 +1,20 @@
 //! What the manager has done to images and to the objects in which their pools keep things, and what comes of
 //! it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use types::{Errno, PoolId, Utime};
+
+/// Namespaces of a pool that are looked at.
+pub const MAX_NAMESPACES: usize = 4_096;
+
+/// What each namespace may have where `most` is for all of a pool, so that those before it by name leave
+/// something; together it is four times `most` at most.
+#[must_use]
+pub fn share(most: usize, namespaces: usize) -> usize {
+    (most / namespaces.max(1)).max(most / 64)
+}
 
 /// Where images are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -17,8 +27,9 @@ pub struct Space {
 /// Something to be done by a client of the cluster. Each is answered once, in any order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Job {
-    /// At most so many keys of an object, in the pool and in each of its namespaces.
-    Load { pool: PoolId, object: &'static str, most: usize },
+    /// About so many keys of an object at most, in the pool itself or in its namespaces as well: these share
+    /// them, so that none keeps another from being read.
+    Load { pool: PoolId, object: &'static str, most: usize, with_namespaces: bool },
     /// A pool's namespaces.
     Namespaces { pool: PoolId },
     /// Sets a key of an object, or removes it.
@@ -62,9 +73,10 @@ pub enum Work {
     TrashRemove {
         id: String,
     },
-    /// Of all images that may go by now.
+    /// Of all images that may go by now, but not of these ids, which others are at.
     TrashPurge {
         now: Utime,
+        except: BTreeSet<String>,
     },
 }
 
@@ -72,12 +84,15 @@ pub enum Work {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     Nothing,
-    /// Keys and values by namespace; without namespaces in which the object does not exist.
+    /// Keys and values by namespace, of each namespace that was looked at.
     Keys {
         keys: BTreeMap<String, BTreeMap<Bytes, Bytes>>,
-        /// Whether these are all of them.
+        /// Namespaces that have more.
+        cut: BTreeSet<String>,
+        /// Whether all namespaces were looked at.
         is_whole: bool,
     },
+    /// No more than about [`MAX_NAMESPACES`].
     Namespaces(Vec<String>),
     Image(ImageFacts),
     Names(BTreeMap<String, String>),
@@ -89,6 +104,8 @@ pub struct ImageFacts {
     pub has_parent: bool,
     pub has_snapshots: bool,
     pub is_migrating: bool,
+    /// Why our client can change nothing of it.
+    pub unfit: Option<String>,
 }
 
 /// Why a job failed.

@@ -4,6 +4,12 @@
 //! an option, for a pool or a namespace as a key of an object in the pool. The nearest one counts. Times are
 //! UTC.
 //!
+//! Invariants:
+//! 1. What counts is looked up when trash is about to be emptied, not only when its time is set.
+//! 2. Where the nearest schedule cannot be known, for it is not read, nothing is emptied.
+//! 3. A namespace's schedule ends with the namespace, as soon as that is noticed: it is none of a later
+//!    namespace of that name, even while its key cannot be removed.
+//!
 //! Source: src/pybind/mgr/rbd_support/schedule.py, trash_purge_schedule.py (16.2).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +19,9 @@ use maps::OsdMap;
 use serde_json::{Value, json};
 use types::{Errno, Now, PoolId, Utime};
 
-use super::job::{Failed, Found, Job, Space, Work};
+use super::job::{Failed, Found, Job, MAX_NAMESPACES, Space, Work};
 use super::text::python_sorted;
-use super::{Why, pools};
+use super::{Rbd, Why, pools};
 use crate::core::Manager;
 use crate::io::Output;
 use crate::text::iso;
@@ -227,6 +233,12 @@ impl Schedule {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Schedules {
     levels: BTreeMap<String, (Level, Schedule)>,
+    /// Levels whose schedules are kept, but cannot be read.
+    unreadable: BTreeSet<String>,
+    /// Keys of namespaces that are not there, and when each is removed.
+    stale: BTreeMap<String, (PoolId, Duration)>,
+    /// Levels of namespaces that were known, and not changed since, when a pool was asked for its namespaces.
+    asked: BTreeMap<PoolId, BTreeSet<String>>,
     /// Pools whose schedules are known, and whether these are all.
     read: BTreeMap<PoolId, bool>,
     /// Where trash is emptied, and when next, in seconds since 1970.
@@ -262,7 +274,7 @@ impl Schedules {
         result: Result<Found, Failed>,
     ) -> Option<String> {
         let (keys, is_whole) = match result {
-            Ok(Found::Keys { mut keys, is_whole }) => (keys.remove("").unwrap_or_default(), is_whole),
+            Ok(Found::Keys { mut keys, cut, .. }) => (keys.remove("").unwrap_or_default(), !cut.contains("")),
             Err(failed) if failed.errno != Errno::ENOENT => {
                 return Some(format!("schedules of pool {pool} cannot be read: {}", failed.why));
             }
@@ -271,11 +283,13 @@ impl Schedules {
         let mut is_whole = is_whole;
         for (key, value) in keys {
             let level = std::str::from_utf8(&key).ok().and_then(|key| Level::read(map?, pool, key));
-            if let (Some(level), Some(schedule)) = (level, Schedule::read(&value)) {
-                is_whole &= self.has_room(pool);
-                if self.has_room(pool) {
-                    self.levels.insert(level.id(), (level, schedule));
+            let Some(level) = level else { continue };
+            match Schedule::read(&value) {
+                Some(schedule) if self.has_room(pool) => {
+                    drop(self.levels.insert(level.id(), (level, schedule)));
                 }
+                Some(_) => is_whole = false,
+                None => self.unreadable.extend([level.id()]),
             }
         }
         self.read.insert(pool, is_whole);
@@ -285,38 +299,63 @@ impl Schedules {
 
     fn has_room(&self, pool: PoolId) -> bool {
         let of_pool = self.levels.values().filter(|(level, _)| level.pool == Some(pool)).count();
-        self.levels.len() < MAX_LEVELS && of_pool < MAX_LEVELS_OF_POOL
+        let stale = self.stale.values().filter(|(of, _)| *of == pool).count();
+        self.levels.len() + self.stale.len() < MAX_LEVELS && of_pool + stale < MAX_LEVELS_OF_POOL
     }
 
     /// A level's schedule is as somebody wanted it; times that have come stay.
     pub fn keep(&mut self, now: Now, level: Level, schedule: Schedule) {
-        match schedule.is_empty() {
-            true => drop(self.levels.remove(&level.id())),
-            false => drop(self.levels.insert(level.id(), (level, schedule))),
+        let id = level.id();
+        self.unreadable.remove(&id);
+        self.stale.remove(&id);
+        for asked in self.asked.values_mut() {
+            asked.remove(&id);
         }
+        match schedule.is_empty() {
+            true => drop(self.levels.remove(&id)),
+            false => drop(self.levels.insert(id, (level, schedule))),
+        }
+        self.set_times(now);
+        self.look_at = Duration::ZERO;
+    }
+
+    /// Times that have come stay while there is a schedule.
+    fn set_times(&mut self, now: Now) {
         let now = u64::from(now.wall.sec);
         let spaces: Vec<Space> = self.next.keys().cloned().collect();
         for space in spaces {
             let next = self.find(&space).and_then(|s| s.next(now));
-            if let Some(at) = self.next.get_mut(&space).filter(|at| at.is_none_or(|at| at > now)) {
+            let may_change = |at: &Option<u64>| next.is_none() || at.is_none_or(|at| at > now);
+            if let Some(at) = self.next.get_mut(&space).filter(|at| may_change(at)) {
                 *at = next;
             }
         }
-        self.look_at = Duration::ZERO;
     }
 
-    /// Nothing is known of pools that are gone.
+    /// Nothing is known of pools that are gone, or are not for images any more.
     fn keep_pools(&mut self, is_there: impl Fn(PoolId) -> bool) {
+        let is_gone: BTreeSet<PoolId> = self.read.keys().copied().filter(|pool| !is_there(*pool)).collect();
+        if is_gone.is_empty() {
+            return;
+        }
+        let of_gone = |id: &String| is_gone.iter().any(|p| id.split('/').next() == Some(&p.0.to_string()));
         self.next.retain(|space, _| is_there(space.pool));
         self.read.retain(|pool, _| is_there(*pool));
+        self.asked.retain(|pool, _| is_there(*pool));
+        self.stale.retain(|_, (pool, _)| is_there(*pool));
+        self.unreadable.retain(|id| !of_gone(id));
         self.levels.retain(|_, (level, _)| level.pool.is_none_or(&is_there));
     }
 
-    /// The nearest one.
+    /// The nearest one, as far as that is known.
     fn find(&self, space: &Space) -> Option<&Schedule> {
-        let pool = space.pool.0;
+        let (pool, is_whole) = (space.pool.0, self.read.get(&space.pool) == Some(&true));
         let ids = [format!("{pool}/{}", space.namespace), pool.to_string(), String::new()];
-        ids.iter().find_map(|id| self.levels.get(id)).map(|(_, schedule)| schedule)
+        // Of what is not read whole the nearest one may be missing.
+        let ids = ids.iter().take(if is_whole { ids.len() } else { 1 });
+        let nearest =
+            ids.into_iter().find(|id| self.levels.contains_key(*id) || self.unreadable.contains(*id));
+        nearest.and_then(|id| self.levels.get(id)).map(|(_, schedule)| schedule)
     }
 
     /// The level with a change made, for which the words are its own.
@@ -380,18 +419,49 @@ impl Schedules {
         json!({ "scheduled": due.into_iter().map(shown).collect::<Vec<_>>() })
     }
 
-    /// Takes a pool's namespaces.
+    /// A pool is asked for its namespaces: a schedule that comes later may be of one that comes later.
+    fn asks(&mut self, pool: PoolId) {
+        let of = |(l, _): &&(Level, Schedule)| l.pool == Some(pool) && l.namespace.is_some();
+        self.asked.insert(pool, self.levels.values().filter(of).map(|(l, _)| l.id()).collect());
+    }
+
+    /// Takes a pool's namespaces. Source: Schedules.load_from_pool.
     pub fn spaces_known(&mut self, now: Now, pool: PoolId, result: Result<Found, Failed>) {
+        let asked = self.asked.remove(&pool).unwrap_or_default();
         let Ok(Found::Namespaces(namespaces)) = result else { return };
+        if namespaces.len() < MAX_NAMESPACES {
+            let known: BTreeSet<&str> = namespaces.iter().map(String::as_str).chain([""]).collect();
+            let is_gone = |id: &&String| id.split_once('/').is_some_and(|(_, n)| !known.contains(n));
+            for id in asked.iter().filter(is_gone) {
+                self.levels.remove(id);
+                self.stale.insert(id.clone(), (pool, now.mono));
+            }
+        }
         let mut known: BTreeSet<String> = namespaces.into_iter().take(MAX_SPACES_OF_POOL).collect();
         known.insert(String::new());
         self.next.retain(|space, _| space.pool != pool || known.contains(&space.namespace));
         for namespace in known {
             let space = Space { pool, namespace };
-            if !self.next.contains_key(&space) && self.next.len() < MAX_SPACES {
+            let is_known = self.next.contains_key(&space);
+            if !matches!(self.next.get(&space), Some(Some(_))) && (is_known || self.next.len() < MAX_SPACES) {
                 let at = self.find(&space).and_then(|s| s.next(now.wall.sec.into()));
                 self.next.insert(space, at);
             }
+        }
+    }
+
+    /// A key of each pool that is to be removed by now.
+    fn to_remove(&self, now: Now) -> BTreeMap<PoolId, String> {
+        let due = self.stale.iter().filter(|(_, (_, at))| *at <= now.mono);
+        due.map(|(id, (pool, _))| (*pool, id.clone())).collect()
+    }
+
+    /// A stale key is gone, or is removed again later.
+    pub fn stale_gone(&mut self, now: Now, id: &str, is_gone: bool) {
+        match self.stale.get_mut(id) {
+            Some(_) if is_gone => drop(self.stale.remove(id)),
+            Some((_, at)) => *at = now.mono + LOOK_EVERY,
+            None => {}
         }
     }
 
@@ -407,6 +477,20 @@ impl Schedules {
     }
 }
 
+impl Rbd {
+    /// Removes schedules of namespaces that are not there, while no command changes any.
+    fn remove_stale(&mut self, now: Now, out: &mut Vec<Output>) {
+        for (pool, id) in self.schedules.to_remove(now) {
+            if self.current.contains_key(&pool) || self.removes_stale(pool) {
+                continue;
+            }
+            let space = Space { pool, namespace: String::new() };
+            let job = Job::Keep { space, object: OBJECT, key: id.clone(), value: None };
+            self.submit(job, Why::Stale(pool, id), out);
+        }
+    }
+}
+
 impl Manager {
     /// Looks for schedules and namespaces, and empties trash whose time has come, one after the other.
     pub(super) fn tick_schedules(&mut self, now: Now, out: &mut Vec<Output>) {
@@ -415,10 +499,13 @@ impl Manager {
         let unread = pools(map).filter(|pool| !rbd.schedules.is_read(*pool) && rbd.may_read(now, *pool));
         let ask: Vec<PoolId> = unread.filter(|pool| !rbd.is_under_way(&Why::Schedules(*pool))).collect();
         for pool in ask {
-            let job = Job::Load { pool, object: OBJECT, most: MAX_LEVELS_OF_POOL };
-            rbd.submit(job, Why::Schedules(pool), out);
+            // Those of namespaces are with the pool's own.
+            let (object, most) = (OBJECT, MAX_LEVELS_OF_POOL);
+            rbd.submit(Job::Load { pool, object, most, with_namespaces: false }, Why::Schedules(pool), out);
         }
-        rbd.schedules.keep_pools(|pool| map.pools.contains_key(&pool));
+        let there: BTreeSet<PoolId> = pools(map).collect();
+        rbd.schedules.keep_pools(|pool| there.contains(&pool));
+        rbd.remove_stale(now, out);
         if rbd.schedules.levels.is_empty() {
             return;
         }
@@ -430,7 +517,9 @@ impl Manager {
             let is_known = |pool: &PoolId| rbd.schedules.is_read(*pool) && has(pool);
             let ask = pools(map).filter(is_known).filter(|pool| !rbd.is_under_way(&Why::Namespaces(*pool)));
             for pool in ask.collect::<Vec<_>>() {
-                rbd.submit(Job::Namespaces { pool }, Why::Namespaces(pool), out);
+                if rbd.submit(Job::Namespaces { pool }, Why::Namespaces(pool), out).is_some() {
+                    rbd.schedules.asks(pool);
+                }
             }
         }
         self.purge(now, out);
@@ -446,8 +535,12 @@ impl Manager {
         }
         let is_due = |at: &Option<u64>| at.is_some_and(|at| at <= u64::from(now.wall.sec));
         let due = rbd.schedules.next.iter().filter(|(s, at)| is_due(at) && !busy.contains(&s.pool));
-        let Some(space) = due.min_by_key(|(_, at)| **at).map(|(space, _)| space.clone()) else { return };
-        let work = Work::TrashPurge { now: now.wall };
+        let mut due: Vec<(u64, Space)> = due.map(|(space, at)| (at.unwrap_or(0), space.clone())).collect();
+        due.sort();
+        let is_scheduled = |space: &Space| rbd.schedules.find(space).is_some_and(|s| !s.is_empty());
+        let Some(first) = due.iter().position(|(_, space)| is_scheduled(space)) else { return };
+        let (_, space) = due.swap_remove(first);
+        let work = Work::TrashPurge { now: now.wall, except: rbd.tasks.in_trash(&space) };
         rbd.submit(Job::Work { space: space.clone(), work }, Why::Purge(space), out);
     }
 }

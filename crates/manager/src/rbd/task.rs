@@ -7,19 +7,20 @@
 //! 1. A task is in the queue when its key is kept, and until what it does is over; only then the key goes. A
 //!    cancelled one leaves the queue when its key is gone.
 //! 2. Keys whose tasks are over are removed until that succeeds, or another manager is in charge.
-//! 3. Numbers grow, over all pools but those that have absurd ones: none is given twice in one pool.
+//! 3. Numbers grow over all pools, whatever is kept that is no task or has an absurd one: no key that was
+//!    found is written over.
 //! 4. A task is for images of the pool and namespace that keep it, and for the image of its id alone.
 //!
 //! Source: src/pybind/mgr/rbd_support/task.py (16.2).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use types::{Errno, Now, PoolId, Utime};
 
-use super::job::{Failed, ImageFacts, Space, Work};
+use super::job::{Failed, ImageFacts, Space, Work, share};
 use super::text::{self, Spec};
 use crate::text::iso;
 
@@ -29,7 +30,8 @@ const RETRY: Duration = Duration::from_secs(30);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 /// Remembered, so that a command that is sent again gives the same task.
 const MAX_COMPLETED: usize = 50;
-/// Tasks that are kept in memory: more are neither taken nor read. And of one pool.
+/// Tasks that are kept in memory: more are neither taken nor read. And of one pool, of which its namespaces
+/// have shares.
 const MAX_TASKS: usize = 16_384;
 pub(crate) const MAX_OF_POOL: usize = 1_024;
 /// Bytes of a task as a pool keeps it, and of its id.
@@ -37,7 +39,7 @@ const MAX_BYTES: usize = 4_096;
 const MAX_ID: usize = 64;
 /// What a pool keeps with a higher number is none: numbers never end.
 const MAX_SEQUENCE: u64 = 1 << 62;
-/// A pool whose numbers are higher goes on with them alone.
+/// Others go on without regard to tasks that have higher ones.
 const SHARED_SEQUENCE: u64 = 1 << 53;
 /// Tasks are done one after the other, but those of other pools go on beside one that tells nothing for so
 /// long; so many at most.
@@ -159,6 +161,9 @@ impl Refs {
             }
             Err(_) => &ImageFacts::default(),
         };
+        if let (Some(why), Action::Flatten | Action::Remove) = (&facts.unfit, self.action) {
+            return Err(Failed { errno: Errno::EOPNOTSUPP, why: format!("Image {spec} {why}") });
+        }
         match self.action {
             Action::Flatten if !facts.has_parent => Err(not_found("does not have a parent")),
             Action::Flatten => Ok(format!("Flattening image {spec}")),
@@ -348,9 +353,12 @@ struct Running {
 pub(crate) struct Tasks {
     queue: BTreeMap<Key, Task>,
     completed: VecDeque<Task>,
-    /// The last number over all pools, and what each pool has as a number, task or not.
+    /// The last number over all pools.
     sequence: u64,
-    numbers: BTreeMap<PoolId, u64>,
+    /// Numbers of keys that are no tasks.
+    taken: BTreeMap<Space, BTreeSet<u64>>,
+    /// How many namespaces each pool has, itself among them.
+    spaces: BTreeMap<PoolId, usize>,
     /// One of a pool at most.
     running: BTreeMap<PoolId, Running>,
     /// Keys of tasks that are over or cancelled.
@@ -358,26 +366,35 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Takes what a space keeps, in the pool of this name; a line for the log where some of that is none.
+    /// How many namespaces share what a pool may have.
+    pub fn spaces_known(&mut self, pool: PoolId, namespaces: usize) {
+        self.spaces.insert(pool, namespaces);
+    }
+
+    /// Takes what a space keeps, in the pool of this name: whether all of it is taken, and a line for the log
+    /// where some of that is none.
     pub fn load<'a>(
         &mut self,
         space: &Space,
         pool_name: &str,
         keys: impl IntoIterator<Item = (&'a Bytes, &'a Bytes)>,
-    ) -> Option<String> {
-        let mut said = None;
+    ) -> (bool, Option<String>) {
+        let (mut said, mut is_whole) = (None, true);
+        let (mut taken, mut room) = (BTreeSet::new(), self.room(space));
         for (key, value) in keys {
-            self.take_number(space.pool, key);
             match Task::read(space, pool_name, key, value) {
                 // What is over by now was read before that was kept.
                 Some(task) if self.forgetting.contains_key(&task.key()) => {}
-                Some(task) if self.has_room(space.pool) => {
+                Some(task) if room > 0 => {
+                    room -= 1;
+                    if task.sequence <= SHARED_SEQUENCE {
+                        self.sequence = self.sequence.max(task.sequence);
+                    }
                     self.queue.entry(task.key()).or_insert(task);
                 }
-                Some(_) => {
-                    said = Some(format!("pool {} has more tasks on images than are looked at", space.pool));
-                }
+                Some(_) => is_whole = false,
                 None => {
+                    taken.extend(std::str::from_utf8(key).ok().and_then(|k| u64::from_str_radix(k, 16).ok()));
                     let key = String::from_utf8_lossy(key.get(..MAX_ID).unwrap_or(key)).into_owned();
                     said.get_or_insert(format!(
                         "the task {} on an image of pool {} is none, or is not for images of this place",
@@ -387,25 +404,18 @@ impl Tasks {
                 }
             }
         }
-        said
+        self.taken.insert(space.clone(), taken);
+        (is_whole, said)
     }
 
-    /// What looks like a number is not given again, whatever is kept there.
-    fn take_number(&mut self, pool: PoolId, key: &[u8]) {
-        let number = std::str::from_utf8(key).ok().and_then(|key| u64::from_str_radix(key, 16).ok());
-        let Some(number) = number.filter(|n| *n <= MAX_SEQUENCE) else { return };
-        let last = self.numbers.entry(pool).or_default();
-        *last = number.max(*last);
-        if number <= SHARED_SEQUENCE {
-            self.sequence = self.sequence.max(number);
-        }
-    }
-
-    fn has_room(&self, pool: PoolId) -> bool {
-        let of_pool = |keys: &mut dyn Iterator<Item = &Key>| keys.filter(|(_, s)| s.pool == pool).count();
-        let (queue, forgetting) = (&self.queue, &self.forgetting);
-        queue.len() + forgetting.len() < MAX_TASKS
-            && of_pool(&mut queue.keys()) + of_pool(&mut forgetting.keys()) < MAX_OF_POOL
+    /// How many further tasks a space may have.
+    fn room(&self, space: &Space) -> usize {
+        let keys = || self.queue.keys().chain(self.forgetting.keys());
+        let of_pool = keys().filter(|(_, s)| s.pool == space.pool).count();
+        let of_space = keys().filter(|(_, s)| s == space).count();
+        let share = share(MAX_OF_POOL, self.spaces.get(&space.pool).copied().unwrap_or(1));
+        let left = [(MAX_TASKS, keys().count()), (4 * MAX_OF_POOL, of_pool), (share, of_space)];
+        left.iter().map(|(most, have)| most.saturating_sub(*have)).min().unwrap_or(0)
     }
 
     /// The one that is asked for already, or was done of late.
@@ -418,23 +428,27 @@ impl Tasks {
 
     /// A new one, which counts when it is kept.
     pub fn make(&mut self, now: Now, space: Space, message: String, refs: Refs) -> Option<Task> {
-        if !self.has_room(space.pool) {
+        if self.room(&space) == 0 {
             return None;
         }
-        let of_pool = self.numbers.get(&space.pool).copied().unwrap_or(0);
-        let number = self.sequence.max(of_pool) + 1;
-        if number > MAX_SEQUENCE {
-            return None;
-        }
-        self.numbers.insert(space.pool, number);
-        if number <= SHARED_SEQUENCE || of_pool <= self.sequence {
-            self.sequence = number;
-        }
-        Some(Task::new(now, number, space, message, refs))
+        let taken = self.taken.get(&space);
+        let is_free = |n: &u64| {
+            let key = (*n, space.clone());
+            !taken.is_some_and(|taken| taken.contains(n))
+                && !self.queue.contains_key(&key)
+                && !self.forgetting.contains_key(&key)
+        };
+        self.sequence = (self.sequence + 1..=MAX_SEQUENCE).find(is_free)?;
+        Some(Task::new(now, self.sequence, space, message, refs))
     }
 
     pub fn add(&mut self, task: Task) {
         self.queue.insert(task.key(), task);
+    }
+
+    /// Whether more than one of this id `may` be seen: somebody has made up the others.
+    pub fn is_ambiguous(&self, id: &str, may: impl Fn(&Task) -> bool) -> bool {
+        self.queue.values().filter(|task| task.id == id && may(task)).nth(1).is_some()
     }
 
     /// The one of this id that `may` be seen.
@@ -450,15 +464,23 @@ impl Tasks {
         }
     }
 
-    pub fn has_of(&self, pool: PoolId) -> bool {
-        self.queue.keys().chain(self.forgetting.keys()).any(|(_, space)| space.pool == pool)
+    pub fn has_of(&self, space: &Space) -> bool {
+        self.queue.keys().chain(self.forgetting.keys()).any(|(_, s)| s == space)
+    }
+
+    /// Ids of images in a space's trash that tasks are to remove.
+    pub fn in_trash(&self, space: &Space) -> BTreeSet<String> {
+        let of = |t: &&Task| t.space == *space && t.refs.action == Action::TrashRemove;
+        self.queue.values().filter(of).filter_map(|t| t.refs.id.clone()).collect()
     }
 
     /// Marks one for its end: whether it is under way, and has to be ended first. Its key is to be removed.
-    pub fn cancel(&mut self, now: Now, key: &Key) -> Option<(bool, News)> {
+    /// Its event ends with the first time.
+    pub fn cancel(&mut self, now: Now, key: &Key) -> Option<(bool, Option<News>)> {
         let task = self.queue.get_mut(key)?;
-        task.cancelled = true;
-        let ended = (task.in_progress, task.over(now, Some("Operation canceled".to_owned())));
+        let is_first = !std::mem::replace(&mut task.cancelled, true);
+        let news = is_first.then(|| task.over(now, Some("Operation canceled".to_owned())));
+        let ended = (task.in_progress, news);
         self.forget(now.mono + FORGET_AGAIN, key.clone());
         Some(ended)
     }
@@ -499,22 +521,25 @@ impl Tasks {
     /// by itself.
     pub fn keep_pools(&mut self, now: Now, is_there: impl Fn(PoolId) -> bool) -> Vec<News> {
         self.forgetting.retain(|(_, space), _| is_there(space.pool));
-        self.numbers.retain(|pool, _| is_there(*pool));
+        self.taken.retain(|space, _| is_there(space.pool));
+        self.spaces.retain(|pool, _| is_there(*pool));
         let is_gone = |t: &Task| !t.in_progress && !is_there(t.space.pool);
         let gone: Vec<Key> = self.queue.iter().filter(|(_, t)| is_gone(t)).map(|(k, _)| k.clone()).collect();
         let gone = gone.iter().filter_map(|key| self.queue.remove(key));
         gone.filter(|t| !t.cancelled).map(|mut task| task.over(now, None)).collect()
     }
 
-    /// The next one that is due is under way from now on.
-    pub fn begin(&mut self, now: Now) -> Option<&Task> {
+    /// The next one that is due is under way from now on; none that removes something from a trash that is
+    /// `purged`.
+    pub fn begin(&mut self, now: Now, purged: &BTreeSet<Space>) -> Option<&Task> {
         let is_stalled = |r: &Running| now.mono >= r.heard + STALLED;
         if self.running.len() >= MAX_RUNNING || !self.running.values().all(is_stalled) {
             return None;
         }
         let running = &self.running;
         let due = |t: &Task| !t.cancelled && t.retry_at.is_none_or(|at| at.mono <= now.mono);
-        let is_next = |t: &Task| due(t) && !running.contains_key(&t.space.pool);
+        let waits = |t: &Task| t.refs.action == Action::TrashRemove && purged.contains(&t.space);
+        let is_next = |t: &Task| due(t) && !waits(t) && !running.contains_key(&t.space.pool);
         let (key, task) = self.queue.iter_mut().find(|(_, t)| is_next(t))?;
         task.in_progress = true;
         task.progress = 0.0;
