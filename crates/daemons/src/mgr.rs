@@ -22,7 +22,6 @@ use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure};
-use crate::images::{Clients, Images};
 use crate::inbox::{Inbox, cost};
 use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
@@ -43,8 +42,6 @@ pub struct MgrSettings {
     pub force: bool,
     /// File descriptors that are its part of the process's.
     pub descriptors: u64,
-    /// Who looks after images on its behalf.
-    pub clients: Arc<dyn Clients>,
 }
 
 /// How a manager ended by itself.
@@ -66,7 +63,6 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
-    images: OnceLock<Arc<Images>>,
     ended: Arc<EndOf<MgrEnd>>,
 }
 
@@ -83,7 +79,6 @@ impl Mgr {
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
-            images: OnceLock::new(),
             ended: Arc::new(EndOf::new()),
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
@@ -107,13 +102,6 @@ impl Mgr {
                 let _ = within(&shell, |shell| shell.submit_event(Event::Woken));
             }
         };
-        let images = {
-            let shell = Arc::downgrade(&shell);
-            Images::new(settings.clients, move |input| {
-                let _ = within(&shell, |shell| shell.submit(input));
-            })
-        };
-        let _ = shell.images.set(Arc::clone(&images));
         let machine = MgrMachine {
             core,
             inbox: Inbox::new(messenger.clone(), clock, wake),
@@ -123,7 +111,6 @@ impl Mgr {
             auth: Arc::clone(&shell.auth),
             session: Arc::clone(&session),
             ended,
-            images,
             #[cfg(feature = "test-medium")]
             plant,
             out: Vec::new(),
@@ -147,7 +134,6 @@ impl Mgr {
     }
 
     pub fn stop(&self) {
-        self.shell.end_images();
         self.shell.messenger.shut_down();
     }
 }
@@ -173,14 +159,7 @@ impl Shell {
         self.submit(Input::Tick);
     }
 
-    fn end_images(&self) {
-        if let Some(images) = self.images.get() {
-            images.end();
-        }
-    }
-
     fn fail(&self, failure: Failure) {
-        self.end_images();
         self.ended.tell(MgrEnd::Failed(failure), || self.messenger.shut_down());
         if let Some(owner) = self.owner.get() {
             owner.end();
@@ -230,7 +209,6 @@ struct MgrMachine {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     ended: Arc<EndOf<MgrEnd>>,
-    images: Arc<Images>,
     #[cfg(feature = "test-medium")]
     plant: crate::plant::Plant,
     out: Vec<Output>,
@@ -302,10 +280,6 @@ impl MgrMachine {
                 self.forget(conn);
                 self.messenger.close(conn);
             }
-            Output::StartClient => self.images.start(),
-            Output::EndClient => self.images.end(),
-            Output::Image { id, job } => self.images.perform(id, job),
-            Output::CancelImage { id } => self.images.cancel(id),
             Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
             Output::Monitors(whose) => self.auth.take_tickets_of(match whose {
                 Whose::Ours => TicketForm::Sealed,
@@ -313,7 +287,6 @@ impl MgrMachine {
             }),
             Output::Warn(text) => tracing::warn!("{}: {text}", self.auth.name()),
             Output::End(why) => {
-                self.images.end();
                 let failed = MgrEnd::Failed(Failure::lasting(why));
                 self.ended.tell(failed, || self.messenger.shut_down());
             }

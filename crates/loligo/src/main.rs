@@ -17,7 +17,6 @@ mod connect;
 mod create;
 mod failures;
 mod fates;
-mod images;
 mod layout;
 mod log;
 mod mkfs;

@@ -3,10 +3,7 @@
 use cephx::caps::MgrCap;
 use messages::Message;
 use monitor::Whose;
-use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName};
-
-pub use crate::rbd::job;
-use job::{Failed, Found, Job};
+use types::{AuthName, ConnId, EntityAddr, EntityName};
 
 /// Who is at the other end of an accepted connection.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,21 +38,6 @@ pub enum Input {
     MonConnected {
         gid: u64,
     },
-    /// The client that was to be started works under these addresses, or why there is none.
-    Client {
-        started: Result<AddrVec, String>,
-    },
-    /// So much of a job is done, of so much.
-    ImageProgress {
-        id: u64,
-        done: u64,
-        of: u64,
-    },
-    /// A job is over.
-    ImageDone {
-        id: u64,
-        result: Result<Found, Failed>,
-    },
     /// Time passes; due about every 250 ms.
     Tick,
 }
@@ -81,19 +63,6 @@ pub enum Output {
     Respawn,
     /// Whose the monitors are. Those of Ceph's give our clients tickets of another form than ours do.
     Monitors(Whose),
-    /// A client of the cluster is needed for jobs; answered by `Input::Client`.
-    StartClient,
-    /// It is not needed any more: its jobs end where they are, and are not answered.
-    EndClient,
-    /// To be done by the client.
-    Image {
-        id: u64,
-        job: Job,
-    },
-    /// A job is to end early; it is answered all the same.
-    CancelImage {
-        id: u64,
-    },
     /// For whoever reads the log.
     Warn(String),
     /// The manager cannot go on, in words for its owner.

@@ -26,7 +26,6 @@ mod health;
 mod mon_commands;
 mod outcome;
 mod progress;
-mod rbd;
 mod report;
 
 pub mod command;
@@ -36,5 +35,5 @@ mod text;
 mod times;
 
 pub use core::{Manager, Settings};
-pub use io::{Input, Output, PeerInfo, job};
+pub use io::{Input, Output, PeerInfo};
 pub use pg_map::{OsdReport, PgMap};

@@ -148,19 +148,14 @@ impl Image {
     /// # Errors
     /// ENOENT when there is none; ENOSYS for features that are not understood, with the image untouched.
     pub async fn open(io: &IoCtx, name: &str, options: OpenOptions) -> Result<Self> {
-        let id = id_of(io, name).await?;
+        let id: String = match class::call(io, &class::object::id(name), "get_id", bytes::Bytes::new()).await
+        {
+            Err(e) if e.is_not_found() => {
+                return Err(Error::refused(Errno::ENOENT, format!("there is no image {name}")));
+            }
+            other => other?,
+        };
         Self::open_known(io, name.to_owned(), id, options, &Lineage::default()).await
-    }
-
-    /// Opens the image of this name if it is the one of this id.
-    ///
-    /// # Errors
-    /// As [`Image::open`]; ENOENT when another image has the name by now, which is not touched.
-    pub async fn open_this(io: &IoCtx, name: &str, id: &str, options: OpenOptions) -> Result<Self> {
-        if id_of(io, name).await? != id {
-            return Err(Error::refused(Errno::ENOENT, format!("image {name} is another one by now")));
-        }
-        Self::open_known(io, name.to_owned(), id.to_owned(), options, &Lineage::default()).await
     }
 
     /// Opens by id: also what is in the trash.
@@ -285,13 +280,6 @@ impl Image {
             Box::pin(parent.close()).await?;
         }
         released
-    }
-}
-
-async fn id_of(io: &IoCtx, name: &str) -> Result<String> {
-    match class::call(io, &class::object::id(name), "get_id", bytes::Bytes::new()).await {
-        Err(e) if e.is_not_found() => Err(Error::refused(Errno::ENOENT, format!("there is no image {name}"))),
-        other => other,
     }
 }
 

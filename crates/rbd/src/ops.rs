@@ -20,26 +20,12 @@ use crate::{object_map, pool};
 /// Objects flattened or removed at once.
 const AT_ONCE: usize = 16;
 
-/// What is said of whatever `stop` has ended.
-fn cancelled() -> Error {
-    Error::refused(Errno::ECANCELED, "it was cancelled")
-}
-
-/// Removes what lies behind `size` bytes, or what it comes to before `stop` ends it. The lock is ours, and
-/// the gate is shut.
-pub(crate) async fn trim(
-    image: &Image,
-    size: u64,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<()> {
+/// Removes what lies behind `size` bytes. The lock is ours, and the gate is shut.
+pub(crate) async fn trim(image: &Image, size: u64, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let view = image.inner.view();
     let (from, to) = (view.layout.objects(size), view.layout.objects(view.size));
     let mut at = from;
     while at < to {
-        if stop() {
-            return Err(cancelled());
-        }
         let end = (at + AT_ONCE as u64).min(to);
         let gone = (at..end).map(|object| (object, ObjectChange::Drop)).collect();
         image.inner.change_objects(&view, gone).await?;
@@ -78,7 +64,7 @@ pub(crate) async fn resize_quiet(
     let objects = view.layout.objects(size);
     let has_map = inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     if size < view.size {
-        trim(image, size, progress, &|| false).await?;
+        trim(image, size, progress).await?;
     } else if has_map {
         object_map::resize(&inner.meta, &inner.id, objects, false).await?;
     }
@@ -155,31 +141,22 @@ impl Image {
     /// # Errors
     /// EINVAL when there is no parent.
     pub async fn flatten(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
-        self.flatten_unless(progress, &|| false).await
-    }
-
-    /// The same, but it ends early when `stop` says so before all is copied: the image keeps its parent.
-    ///
-    /// # Errors
-    /// As [`Image::flatten`]; ECANCELED when it was stopped.
-    pub async fn flatten_unless(
-        &self,
-        progress: &(dyn Fn(u64, u64) + Sync),
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<()> {
         drop(self.inner.ready().await?);
         let view = self.inner.view();
         let Some(parent) = view.header.parent.clone().filter(|_| view.overlap > 0) else {
             return Err(Error::refused(Errno::EINVAL, "the image has no parent"));
         };
         let objects = view.layout.objects(view.overlap);
-        let copy = |object| {
+        let mut running = Running::default();
+        for object in 0..objects {
+            if !running.has_room(AT_ONCE).await {
+                break;
+            }
             let inner = self.inner.clone();
-            async move { inner.flatten_object(object).await }
-        };
-        of_each(objects, progress, stop, copy).await?;
-        // From here on it is not ended: a parent that does not know its child any more may lose what it
-        // shares.
+            running.tasks.spawn(async move { inner.flatten_object(object).await });
+            progress(object, objects);
+        }
+        running.finish().await?;
         let _ready = self.inner.ready().await?;
         let header = self.header();
         let snaps_share = header.snaps.iter().any(|s| s.parent_overlap > 0);
@@ -193,33 +170,6 @@ impl Image {
         progress(objects, objects);
         Ok(())
     }
-}
-
-/// Does something of each object, some at once. When `stop` ends it, those that were begun have ended.
-async fn of_each<F>(
-    objects: u64,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: &(dyn Fn() -> bool + Sync),
-    one: impl Fn(u64) -> F,
-) -> Result<()>
-where
-    F: Future<Output = Result<()>> + Send + 'static,
-{
-    let mut running = Running::default();
-    let mut is_stopped = false;
-    for object in 0..objects {
-        if !running.has_room(AT_ONCE).await {
-            break;
-        }
-        is_stopped = stop();
-        if is_stopped {
-            break;
-        }
-        running.tasks.spawn(one(object));
-        progress(object, objects);
-    }
-    running.finish().await?;
-    if is_stopped { Err(cancelled()) } else { Ok(()) }
 }
 
 fn child_spec(child: &crate::image::Inner) -> ChildSpec {
@@ -260,35 +210,4 @@ pub(crate) async fn detach_child(image: &Image, parent: &header::Parent, is_new:
         return removed;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn what_is_stopped_ends_when_all_that_was_begun_has_ended() {
-        let (begun, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let one = |_| {
-            let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
-            begun.fetch_add(1, Ordering::SeqCst);
-            async move {
-                for _ in 0..20 {
-                    tokio::task::yield_now().await;
-                }
-                ended.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            }
-        };
-        let stop = || begun.load(Ordering::SeqCst) >= 5;
-        let result = of_each(64, &|_, _| {}, &stop, &one).await;
-        assert_eq!(result.err().map(|e| e.errno()), Some(Errno::ECANCELED));
-        assert_eq!((begun.load(Ordering::SeqCst), ended.load(Ordering::SeqCst)), (5, 5));
-        // Who comes when all is begun is too late: the copy is whole.
-        let all = || begun.load(Ordering::SeqCst) >= 5 + 64;
-        assert!(of_each(64, &|_, _| {}, &all, &one).await.is_ok());
-    }
 }

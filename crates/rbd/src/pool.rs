@@ -21,14 +21,6 @@ const PAGE: u64 = 64;
 /// # Errors
 /// The directory cannot be read.
 pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
-    list_up_to(io, usize::MAX).await
-}
-
-/// The same, but of no more than about `most` images.
-///
-/// # Errors
-/// As [`list`].
-pub async fn list_up_to(io: &IoCtx, most: usize) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     let mut start_after = String::new();
     loop {
@@ -42,7 +34,7 @@ pub async fn list_up_to(io: &IoCtx, most: usize) -> Result<BTreeMap<String, Stri
         let Some(last) = page.keys().next_back() else { return Ok(all) };
         start_after = last.clone();
         all.extend(page);
-        if count < PAGE || all.len() >= most {
+        if count < PAGE {
             return Ok(all);
         }
     }
@@ -53,14 +45,6 @@ pub async fn list_up_to(io: &IoCtx, most: usize) -> Result<BTreeMap<String, Stri
 /// # Errors
 /// The list cannot be read.
 pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
-    namespaces_up_to(io, usize::MAX).await
-}
-
-/// The same, but no more than about `most`.
-///
-/// # Errors
-/// As [`namespaces`].
-pub async fn namespaces_up_to(io: &IoCtx, most: usize) -> Result<Vec<String>> {
     let io = io.with_namespace("");
     let mut all: Vec<String> = Vec::new();
     loop {
@@ -72,7 +56,7 @@ pub async fn namespaces_up_to(io: &IoCtx, most: usize) -> Result<Vec<String>> {
             };
         let count = page.len() as u64;
         all.extend(page);
-        if count < PAGE || all.len() >= most {
+        if count < PAGE {
             return Ok(all);
         }
     }
@@ -193,73 +177,29 @@ const EMLINK: Errno = Errno(31);
 ///
 /// # Errors
 /// ENOTEMPTY while it has snapshots; EBUSY while another client has it open; EMLINK while it is in a group.
-pub async fn remove(io: &IoCtx, name: &str, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
-    let opened = Image::open(io, name, OpenOptions::default()).await;
-    remove_opened(io, name, None, opened, progress, &|| false).await
-}
-
-/// The same of the image that has this id as well. It ends early when `stop` says so: the image stays, and
-/// has lost data.
-///
-/// # Errors
-/// As [`remove`]; ENOENT when the name is another image's by now; ECANCELED when it was stopped.
-pub async fn remove_this(
-    io: &IoCtx,
-    [name, id]: [&str; 2],
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<()> {
-    let opened = Image::open_this(io, name, id, OpenOptions::default()).await;
-    remove_opened(io, name, Some(id), opened, progress, stop).await
-}
-
-async fn remove_opened(
-    io: &IoCtx,
-    name: &str,
-    wanted: Option<&str>,
-    opened: Result<Image>,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<()> {
-    let (id, has_map) = match opened {
-        Ok(image) => remove_data(io, &image, progress, stop).await?,
-        Err(e) if e.is_not_found() => {
-            let left = id_without_header(io, name).await?;
-            let left = left.filter(|left| wanted.is_none_or(|wanted| wanted == left));
-            (left.ok_or(e)?, true)
+pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Result<()> {
+    let (id, has_map) = match Image::open(io, name, OpenOptions::default()).await {
+        Ok(image) => {
+            let result = remove_open(io, &image, progress).await;
+            let left = (image.id().to_owned(), image.header().has(feature::OBJECT_MAP));
+            // The lock and the watch go with the header; a failure leaves the image as it was, openable.
+            image.close().await?;
+            result?;
+            left
         }
+        Err(e) if e.is_not_found() => (id_without_header(io, name).await?.ok_or(e)?, true),
         Err(e) => return Err(e),
     };
-    remove_header(io, &id, has_map).await?;
-    manage::remove_id(io, name, &id).await?;
-    let entry = NameId { name: name.into(), id };
-    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
-}
-
-/// Removes the data and closes the image: its id, and whether it has a map. A failure leaves the image
-/// openable.
-pub(crate) async fn remove_data(
-    io: &IoCtx,
-    image: &Image,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<(String, bool)> {
-    let result = remove_open(io, image, progress, stop).await;
-    let left = (image.id().to_owned(), image.header().has(feature::OBJECT_MAP));
-    // The lock and the watch go with the header.
-    image.close().await?;
-    result.map(|()| left)
-}
-
-pub(crate) async fn remove_header(io: &IoCtx, id: &str, has_map: bool) -> Result<()> {
-    let objects = [has_map.then(|| class::object::map(id, None)), Some(class::object::header(id))];
+    let objects = [has_map.then(|| class::object::map(&id, None)), Some(class::object::header(&id))];
     for object in objects.into_iter().flatten() {
         match io.remove(&object).await {
             Err(e) if !e.is_not_found() => return Err(e).context(|| format!("removing {object}")),
             _ => {}
         }
     }
-    Ok(())
+    manage::remove_id(io, name, &id).await?;
+    let entry = NameId { name: name.into(), id };
+    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
 }
 
 /// The id that the directory still has for an image whose header, the last to need its data, is gone.
@@ -269,24 +209,14 @@ async fn id_without_header(io: &IoCtx, name: &str) -> Result<Option<String>> {
         Err(e) if e.is_not_found() => return Ok(None),
         other => other?,
     };
-    Ok(is_headerless(io, &id).await?.then_some(id))
-}
-
-/// Whether there is no header of this id.
-pub(crate) async fn is_headerless(io: &IoCtx, id: &str) -> Result<bool> {
-    match io.stat(&class::object::header(id)).await {
-        Ok(_) => Ok(false),
-        Err(e) if e.errno() == Errno::ENOENT => Ok(true),
+    match io.stat(&class::object::header(&id)).await {
+        Ok(_) => Ok(None),
+        Err(e) if e.errno() == Errno::ENOENT => Ok(Some(id)),
         Err(e) => Err(e.into()),
     }
 }
 
-async fn remove_open(
-    io: &IoCtx,
-    image: &Image,
-    progress: &(dyn Fn(u64, u64) + Sync),
-    stop: &(dyn Fn() -> bool + Sync),
-) -> Result<()> {
+async fn remove_open(io: &IoCtx, image: &Image, progress: &dyn Fn(u64, u64)) -> Result<()> {
     let header = image.header();
     if !header.snaps.is_empty() {
         return Err(Error::refused(Errno::ENOTEMPTY, "the image has snapshots"));
@@ -301,7 +231,7 @@ async fn remove_open(
         return Err(Error::refused(Errno::EBUSY, "the image is still open elsewhere"));
     }
     let _quiet = image.inner.quiet().await?;
-    ops::trim(image, 0, progress, stop).await?;
+    ops::trim(image, 0, progress).await?;
     if let Some(parent) = &header.parent {
         let is_new = header.op_features & op_feature::CLONE_CHILD != 0;
         ops::detach_child(image, parent, is_new).await?;

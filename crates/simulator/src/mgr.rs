@@ -56,10 +56,6 @@ impl World {
                 manager::Output::Respawn => {}
                 // Everything here is ours, and there is one manager.
                 manager::Output::Monitors(whose) => assert_eq!(whose, monitor::Whose::Ours),
-                manager::Output::StartClient
-                | manager::Output::EndClient
-                | manager::Output::Image { .. }
-                | manager::Output::CancelImage { .. } => panic!("no pool here is for images"),
                 manager::Output::End(text) => panic!("the manager: {text}"),
             }
         }

@@ -16,7 +16,6 @@ mod pg_dump;
 mod pg_list;
 mod pg_misc;
 mod progress;
-mod rbd;
 mod reweight;
 mod scrub;
 mod tell;
@@ -46,8 +45,6 @@ use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 use crate::pg_map::PgMap;
 use crate::progress::Progress;
-use crate::rbd::perf::Perf;
-use crate::rbd::{Ask, Rights};
 
 /// Every group, in the order in which clients are told of them.
 const GROUPS: &[&[Command]] = &[
@@ -66,7 +63,6 @@ const GROUPS: &[&[Command]] = &[
     progress::COMMANDS,
     fs_status::COMMANDS,
     crash::COMMANDS,
-    rbd::COMMANDS,
 ];
 
 /// A command.
@@ -81,8 +77,6 @@ pub struct Command {
     pub handler: fn(&mut Ctx<'_>) -> Reply,
     /// Besides `flags::MGR`.
     pub flags: u32,
-    /// The module of Ceph's manager that capabilities name for it; empty for none.
-    pub of: &'static str,
 }
 
 impl Command {
@@ -94,12 +88,7 @@ impl Command {
         perm: &'static str,
         handler: fn(&mut Ctx<'_>) -> Reply,
     ) -> Self {
-        Self { sig, help, module, perm, handler, flags: flags::NONE, of: "" }
-    }
-
-    #[must_use]
-    pub const fn of(self, of: &'static str) -> Self {
-        Self { of, ..self }
+        Self { sig, help, module, perm, handler, flags: flags::NONE }
     }
 
     /// `ceph` sends it again and again.
@@ -123,9 +112,6 @@ pub struct Ctx<'a> {
     pub(crate) balancer: &'a mut Balancer,
     pub(crate) autoscaler: &'a Autoscaler,
     pub(crate) devices: &'a Devices,
-    pub(crate) perf: &'a mut Perf,
-    /// What who asks may do with images.
-    pub(crate) rights: Rights,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -138,17 +124,9 @@ pub struct Ctx<'a> {
     asked: Option<MonRequest>,
     /// See [`Ctx::ask_monitors_for_all`].
     asked_all: Option<Plan>,
-    /// See [`Ctx::ask_pools`].
-    asked_pools: Option<Ask>,
 }
 
 impl Ctx<'_> {
-    /// Has the command answered when what pools keep is known, and what it changes of that is kept.
-    pub(crate) fn ask_pools(&mut self, ask: Ask) -> Reply {
-        self.asked_pools = Some(ask);
-        Reply::ok()
-    }
-
     /// Has the monitors answer instead: they run the command in `json`, and the client gets what they say.
     pub fn ask_monitors(&mut self, json: &Value, input: Bytes) -> Reply {
         self.ask_monitors_after(Bytes::new(), json, input)
@@ -286,9 +264,6 @@ fn answer(
     let mut asked = Asked::default();
     let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
-    if let Some((ask, rights)) = asked.pools {
-        return manager.rbd_ask(now, to, rights, ask, out);
-    }
     let taken = match (asked.all, asked.request) {
         (Some(plan), _) => {
             let plan = Plan { to: Some(to), ..plan };
@@ -305,12 +280,11 @@ fn answer(
     }
 }
 
-/// What a command wants of the monitors, or of pools.
+/// What a command wants of the monitors.
 #[derive(Default)]
 struct Asked {
     request: Option<MonRequest>,
     all: Option<Plan>,
-    pools: Option<(Ask, Rights)>,
 }
 
 fn evaluate(
@@ -333,9 +307,9 @@ fn evaluate(
     let Some(command) = all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split(' '))) else {
         return Reply::error(Errno::EINVAL, format!("No handler found for '{prefix}'"));
     };
-    let fits = args.check(&Signature::parse(command.sig));
     // Capabilities see what the handler will see, and nothing beside it.
-    let seen = fits.as_ref().map(|()| args.as_text()).unwrap_or_default();
+    let fits = args.check(&Signature::parse(command.sig));
+    let seen = if fits.is_ok() { args.as_text() } else { BTreeMap::new() };
     if peer.is_some_and(|p| !permitted(p, command, &prefix, &seen)) {
         return Reply::error(Errno::EACCES, NO_CAPS);
     }
@@ -345,13 +319,17 @@ fn evaluate(
     if let Some(refusal) = modules::switched_off(manager.modules.as_ref(), &prefix) {
         return refusal;
     }
-    let format = match format_of(&prefix, &args) {
+    let format = match prefix.ends_with("_json") {
+        true => Ok(Format::Json),
+        false => Format::parse(args.text("format")),
+    };
+    let format = match format {
         Ok(format) => format,
         Err(reply) => return reply,
     };
-    let no_map = || Reply::error(Errno::EAGAIN, "the manager has no OSD map yet");
-    let Some(map) = &manager.map else { return no_map() };
-    let rights = Rights { caps: peer.map(|p| (p.caps.clone(), p.addr)), perm: command.perm };
+    let Some(map) = &manager.map else {
+        return Reply::error(Errno::EAGAIN, "the manager has no OSD map yet");
+    };
     let mut ctx = Ctx {
         now,
         map,
@@ -365,8 +343,6 @@ fn evaluate(
         balancer: &mut manager.balancer,
         autoscaler: &manager.autoscaler,
         devices: &manager.devices,
-        perf: &mut manager.rbd.perf,
-        rights,
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
@@ -375,17 +351,11 @@ fn evaluate(
         out,
         asked: None,
         asked_all: None,
-        asked_pools: None,
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
-    let pools = ctx.asked_pools.map(|ask| (ask, ctx.rights));
-    *asked = Asked { request: ctx.asked, all: ctx.asked_all, pools };
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all };
     reply
-}
-
-fn format_of(prefix: &str, args: &Args) -> Result<Format, Reply> {
-    if prefix.ends_with("_json") { Ok(Format::Json) } else { Format::parse(args.text("format")) }
 }
 
 /// What a client is told whose key does not allow a command.
@@ -394,8 +364,8 @@ const NO_CAPS: &str = "access denied: does your client key have mgr caps? See \
 
 fn permitted(peer: &PeerInfo, command: &Command, prefix: &str, args: &BTreeMap<String, String>) -> bool {
     peer.caps.is_capable(&MgrRequest {
-        service: if command.of.is_empty() { command.module } else { "" },
-        module: command.of,
+        service: command.module,
+        module: "",
         command: prefix,
         args,
         read: command.perm.contains('r'),

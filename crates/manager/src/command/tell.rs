@@ -88,11 +88,6 @@ impl Manager {
                 "reports_refused",
                 "reports with counters that were refused",
                 Count::Total(self.daemons.refused),
-            )
-            .with(
-                "sessions_refused",
-                "sessions of daemons and services that were refused",
-                Count::Total(self.daemons.sessions_refused),
             );
         vec![logger]
     }
