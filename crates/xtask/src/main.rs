@@ -41,13 +41,26 @@ const GATE_LEDGER: &str = "target/ledger.md";
 /// The optimised program that the tests with clients use; the path is from the repository's root.
 const GATE_BINARY: &str = "target/release/loligo";
 
-/// Tests with real clients: what they are called in messages, and their targets (`test = false` in the
-/// manifests of their packages).
-const CLIENT_TESTS: [(&str, &str); 4] = [
-    ("clients", "clients"),
-    ("block images", "block"),
-    ("the client library", "client_library"),
-    ("the gateway's core beside Ceph's", "gateway_core"),
+/// A test with real clients: a target with `test = false` in its package's manifest, so that it runs only when
+/// it is named.
+struct ClientTest {
+    step: &'static str,
+    /// Its name in the soak.
+    job: &'static str,
+    package: &'static str,
+    target: &'static str,
+}
+
+const CLIENT_TESTS: [ClientTest; 4] = [
+    ClientTest { step: "clients", job: "clients", package: "loligo", target: "clients" },
+    ClientTest { step: "block images", job: "block", package: "loligo", target: "block" },
+    ClientTest { step: "the client library", job: "rados", package: "rados", target: "client_library" },
+    ClientTest {
+        step: "the gateway's core beside Ceph's",
+        job: "gateway",
+        package: "rgwio",
+        target: "gateway_core",
+    },
 ];
 
 fn main() -> ExitCode {
@@ -103,7 +116,7 @@ fn ci(root: &Path) -> Result<()> {
     step("clippy", || {
         let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
         // These do not belong to the targets that cargo tests unasked.
-        let clients = CLIENT_TESTS.map(|(_, test)| ["--test", test]).concat();
+        let clients = CLIENT_TESTS.map(|test| ["--test", test.target]).concat();
         cargo(root, &[&all[..], &clients, &["--", "-D", "warnings"]].concat())
     })?;
     // All else is built with the features of tests.
@@ -138,8 +151,8 @@ fn clients(root: &Path) -> Result<()> {
 
 /// Ceph's own clients, the thrasher and the storms: they mostly wait.
 fn with_clients(root: &Path) -> Result<()> {
-    for (name, test) in CLIENT_TESTS {
-        step(name, || clients_test(root, test))?;
+    for test in CLIENT_TESTS {
+        step(test.step, || clients_test(root, test.target))?;
     }
     step("the thrasher's own checks", || {
         python(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{GATE_BINARY, KEEP_MEMORY, SKIPPED, cargo, cargo_command, setup};
+use crate::{CLIENT_TESTS, ClientTest, GATE_BINARY, KEEP_MEMORY, SKIPPED, cargo, cargo_command, setup};
 
 const HELP: &str = "\
 cargo xtask soak [--minutes N] [--seed N]
@@ -196,13 +196,8 @@ fn turn(seeds: &mut Seeds) -> Vec<Job> {
     let fuzz =
         Job::new("fuzz", "cargo test --package fuzz --test short", None).with("LOLIGO_FUZZ_RUNS", 20_000);
     jobs.push(fuzz.with("LOLIGO_FUZZ_SEED", seeds.next()));
-    for (name, package, test) in [
-        ("clients", "loligo", "clients"),
-        ("block", "loligo", "block"),
-        ("rados", "rados", "client_library"),
-        ("gateway", "rgwio", "gateway_core"),
-    ] {
-        let words = format!("cargo test --package {package} --test {test}");
+    for ClientTest { job: name, package, target, .. } in CLIENT_TESTS {
+        let words = format!("cargo test --package {package} --test {target}");
         let job = Job::new(name, &format!("{words} -- --test-threads=2"), None);
         // The test runs in its crate's folder.
         let binary = format!("{ROOT}/{GATE_BINARY}");
