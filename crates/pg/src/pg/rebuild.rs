@@ -431,7 +431,9 @@ impl Pg {
         self.rebuild(object, cx);
     }
 
-    /// A copy gives nothing of an object that it should have: it lacks the object from now on.
+    /// A copy gives nothing of an object that it should have: it lacks the object from now on. One that a
+    /// backfill has not come to yet need not have it: it is asked in vain once in an interval, and nobody is
+    /// told.
     pub(super) fn note_refusal(
         &mut self,
         object: &HObject,
@@ -440,15 +442,16 @@ impl Pg {
         why: &str,
         cx: &mut Shared,
     ) {
+        let may_lack = self.may_still_have(copy, object);
         let Backend::Coded(coded) = &mut self.backend else { return };
-        cx.counters.shards_refused += 1;
-        if coded.told.len() < MAX_TOLD && coded.told.insert((object.clone(), version, copy)) {
-            let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
-            cx.cluster_log(LogLevel::Error, text);
+        if !may_lack {
+            cx.counters.shards_refused += 1;
+            if coded.told.len() < MAX_TOLD && coded.told.insert((object.clone(), version, copy)) {
+                let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
+                cx.cluster_log(LogLevel::Error, text);
+            }
         }
-        // A backfill brings what it has not come to.
-        let is_member =
-            self.is_acting(copy) || self.backfills.contains_key(&copy) && !self.may_still_have(copy, object);
+        let is_member = self.is_acting(copy) || self.backfills.contains_key(&copy) && !may_lack;
         if copy == self.me(cx) {
             self.lost_shards(vec![object.clone()], cx);
             self.repair_own(object, cx);

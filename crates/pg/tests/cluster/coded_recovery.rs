@@ -680,3 +680,39 @@ fn a_new_member_beside_a_hole_serves_when_it_has_all() {
     }
     assert!(found > 0, "nobody was new");
 }
+
+/// A copy that is new, and that a backfill is to make, has nothing. Where the others do not make an object up
+/// it is asked, for it may as well be one that had it before its backfill began anew: that it refuses is no
+/// error.
+#[test]
+fn what_a_new_copy_does_not_have_is_no_error() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, 1_100 + seed, short_log());
+        write_objects(&mut s, pool, 8);
+        let (map, members) = (s.mon.map.clone(), acting(&s, pool));
+        let object = s.client.object(&map, pool, "o4");
+        let place = seed as usize % 3;
+        let (gone, bad) = (members[place], members[(place + 1) % 3]);
+        s.mon.change(|inc, _| inc.new_flags = map_flags::NOBACKFILL as i32);
+        s.mon.mark_out(gone);
+        s.until("waits", |s| s.states().values().all(|t| t.contains("active") && t.contains("backfill")));
+        let target = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).up[place];
+        assert!(!members.contains(&target));
+        s.kill(gone);
+        s.until("goes on", |s| s.states().values().all(|t| t.contains("active")));
+        mark_damaged(&mut s, pool, bad, &object);
+        s.restart(bad);
+        s.until("unfound", |s| s.states().values().all(|t| t.contains("recovery_unfound")));
+        let refusals = |node: &crate::sim::Node| {
+            let of_target = format!("osd.{target}(");
+            node.log.iter().filter(|l| l.contains(&of_target) && l.contains("gives no data")).count()
+        };
+        assert!(s.nodes.iter().all(|node| refusals(node) == 0), "seed {seed}");
+        s.start(gone);
+        s.mon.mark_in(gone);
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
