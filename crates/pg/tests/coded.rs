@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use erasure::ChunkSet;
+use maps::{OsdMap, Pool, PoolType};
 use pg::coded::{
     Gathered, Geometry, Kept, Needed, Parts, SplitStop, forget, kept_in, prepare, split, take_back,
 };
@@ -77,8 +78,12 @@ struct Coded {
 
 impl Coded {
     fn new(values: &BTreeMap<String, String>, width: u32) -> Self {
-        let size = erasure::Profile::new(values).unwrap().chunks();
-        let geometry = Geometry::new(values, size, width).unwrap();
+        let mut map = OsdMap::default();
+        map.erasure_code_profiles.insert("p".to_owned(), values.clone());
+        let mut pool = Pool::new(PoolType::Erasure, 1);
+        pool.size = erasure::Profile::new(values).unwrap().chunks() as u8;
+        (pool.stripe_width, pool.erasure_code_profile) = (width, "p".to_owned());
+        let geometry = Geometry::of_pool(&map, &pool).unwrap();
         let shards = (0..geometry.shards()).map(|_| Shard::new()).collect();
         Self { geometry, shards, version: 0, gathered: Vec::new() }
     }
