@@ -272,7 +272,7 @@ impl OsdCore {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
         }
-        if self.coded_pools.refuses(id.pgid.pool) {
+        if self.shared.coded_pools.refuses(id.pgid.pool) {
             // No OSD has copies of such a pool. Without an answer its clients would wait for ever.
             return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }

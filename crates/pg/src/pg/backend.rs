@@ -186,17 +186,15 @@ impl Backend {
 }
 
 impl Pg {
-    /// Learns how objects lie on shards, and what can be taken back here.
+    /// Learns how objects lie on shards, and what can be taken back here. Of a pool that is not served the
+    /// OSD has told.
     pub(super) fn know_geometry(&mut self, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
-        let Some(pool) = cx.map.pool(self.id.pgid.pool).filter(|_| coded.geometry.is_none()) else { return };
-        match Geometry::of_pool(&cx.map, pool) {
-            Ok(geometry) => coded.geometry = Some(Arc::new(geometry)),
-            Err(e) => {
-                let text = format!("pg {} cannot be served: {e}", self.id);
-                return cx.cluster_log(LogLevel::Error, text);
-            }
+        let Some(geometry) = cx.coded_pools.geometry(self.id.pgid.pool) else { return };
+        if coded.geometry.is_some() {
+            return;
         }
+        coded.geometry = Some(geometry);
         if let Err(e) = coded.read_kept(self.id, &mut cx.store) {
             cx.fail(FatalReason::Store(e.to_string()));
         }
