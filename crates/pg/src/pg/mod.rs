@@ -48,6 +48,7 @@ mod replicate;
 mod reserve;
 pub(crate) mod room;
 mod scrub;
+mod shard_bases;
 pub(crate) mod split;
 mod staging;
 pub mod state;

@@ -716,3 +716,87 @@ fn what_a_new_copy_does_not_have_is_no_error() {
         read_all(&mut s, pool);
     }
 }
+
+/// Bytes that OSDs have sent to recover objects.
+fn pushed(s: &mut Sim) -> u64 {
+    let running: Vec<i32> =
+        (0..s.nodes.len() as i32).filter(|osd| s.nodes[*osd as usize].core.is_some()).collect();
+    running.into_iter().map(|osd| crate::counters::counter(s, osd, "push_out_bytes")).sum()
+}
+
+/// A large object, of which parts are written while the OSD at a place is away.
+fn change_without(s: &mut Sim, pool: PoolId, away: &[i32], stripes: usize) {
+    away.iter().for_each(|osd| s.kill(*osd));
+    s.until("goes on", |s| s.states().values().all(|t| t.contains("active")));
+    let map = s.mon.map.clone();
+    let size = s.client.model["o"].acked.as_ref().expect("written").len();
+    for (at, len) in [(3 * CHUNK + 7, 100), (stripes / 2 * CHUNK, CHUNK), (size, 2 * CHUNK + 1)] {
+        let part = bytes(s, len);
+        s.client.patch(&map, pool, "o", at, &part);
+        s.until("written", |s| s.client.is_idle());
+    }
+}
+
+/// A copy that was away for some writes gets what they have changed, whatever shard it has, in one piece or in
+/// many.
+#[test]
+fn a_copy_that_was_away_gets_what_has_changed() {
+    let mut seed = 1_200;
+    for code in CODES {
+        for place in 0..usize::from(code.0 + code.1) {
+            seed += 1;
+            let recovery_max_chunk = [8 << 20, CHUNK as u64][seed as usize / 2 % 2];
+            let config = OsdConfig { recovery_max_chunk, ..long_log() };
+            let (mut s, pool) = cluster_with(code, code.0, 0, seed, config);
+            let stripes = 60;
+            let content = bytes(&mut s, stripes * usize::from(code.0) * CHUNK - 5);
+            let map = s.mon.map.clone();
+            s.client.write(&map, pool, "o", content);
+            s.settle();
+            let osd = acting(&s, pool)[place];
+            change_without(&mut s, pool, &[osd], stripes);
+            let before = pushed(&mut s);
+            s.start(osd);
+            s.settle();
+            check_shards(&mut s, pool);
+            read_all(&mut s, pool);
+            let sent = pushed(&mut s) - before;
+            assert!(sent > 0 && sent < 30 * CHUNK as u64, "{sent} bytes of {} at {place}", stripes * CHUNK);
+        }
+    }
+}
+
+/// The older version is not there, damaged, or with one of two copies alone: what is made is all of the shard.
+#[test]
+fn a_copy_without_what_it_should_have_gets_all_of_its_shard() {
+    for seed in 0..12 {
+        let recovery_max_chunk = [8 << 20, CHUNK as u64][seed as usize / 4 % 2];
+        let config = OsdConfig { recovery_max_chunk, ..long_log() };
+        let (mut s, pool) = cluster_with((4, 2), 4, 0, 1_300 + seed, config);
+        let map = s.mon.map.clone();
+        let (old, new) = (bytes(&mut s, 60 * 4 * CHUNK), bytes(&mut s, 60 * 4 * CHUNK));
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let (members, object) = (acting(&s, pool), s.client.object(&map, pool, "o"));
+        let place = seed as usize % 6;
+        let (osd, other) = (members[place], members[(place + 1) % 6]);
+        let was = content(&mut s, osd, place, object.clone());
+        s.client.write(&map, pool, "o", new);
+        s.settle();
+        match seed % 3 {
+            0 => put_back(&mut s, osd, was),
+            1 => mark_damaged(&mut s, pool, osd, &object),
+            _ => {}
+        }
+        s.commit(osd);
+        let away = if seed % 3 == 2 { vec![osd, other] } else { vec![osd] };
+        change_without(&mut s, pool, &away, 60);
+        s.start(osd);
+        if seed % 3 == 2 {
+            start_empty(&mut s, other);
+        }
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
