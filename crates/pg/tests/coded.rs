@@ -156,9 +156,11 @@ impl Coded {
 
     /// Applies a split write on some shards.
     fn apply(&mut self, parts: &Parts, entries: &[LogEntry], on: ChunkSet) {
+        let none = BTreeMap::new();
         for (at, (shard, part)) in self.shards.iter_mut().zip(&parts.shards).enumerate() {
             if on.contains(at) {
-                let ready = prepare(&mut shard.store, id(at), part.txn.clone(), &part.adds, entries).unwrap();
+                let (txn, adds) = (part.txn.clone(), (&*part.adds, &none));
+                let ready = prepare(&mut shard.store, id(at), txn, adds, entries).unwrap();
                 assert!(ready.damaged.is_empty());
                 shard.kept.extend(ready.kept);
                 shard.submit(ready.txn);
@@ -501,7 +503,9 @@ fn a_damaged_coding_chunk_takes_nothing_more() {
     let adds = &parts.shards[4].adds;
     assert_eq!(adds.len(), 1);
     let shard = &mut coded.shards[4];
-    let prepared = |shard: &mut Shard| prepare(&mut shard.store, id(4), Txn::new(), adds, &[]).unwrap();
+    let none = BTreeMap::new();
+    let prepared =
+        |shard: &mut Shard| prepare(&mut shard.store, id(4), Txn::new(), (adds, &none), &[]).unwrap();
     let ready = prepared(shard);
     assert!(ready.damaged.is_empty() && ready.txn.ops().len() == 1);
     // Nothing of it is in memory after a start, and its blocks on the medium are others.

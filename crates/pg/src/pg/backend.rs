@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use store::{Misuse, ObjectKey, Store, StoreError, Txn};
 use types::{Epoch, Errno, Eversion, HObject, PgShard, SpgId};
 
+use super::chunk_reads::OldChunks;
 use super::client::ClientOp;
 use super::gather::Gather;
 use super::newest::Newest;
@@ -303,7 +304,7 @@ impl Pg {
             ops.insert(*to, RepOp { txn_head, payload, prev, trim_to, coded });
         }
         let own = part_of(self.id.shard, false);
-        let (own, after) = self.with_records(own, kept_to, entries, cx)?;
+        let (own, after) = self.with_records(own, kept_to, entries, &OldChunks::new(), cx)?;
         Ok(Ready { own, shipped: Shipped::Shards(ops), after })
     }
 
@@ -314,13 +315,14 @@ impl Pg {
         txn: Txn,
         op: &RepOp,
         entries: &[LogEntry],
+        old: &OldChunks,
         cx: &mut Shared,
     ) -> Result<(Txn, After), StoreError> {
         match (&self.backend, &op.coded) {
             (Backend::Replicated, None) => Ok((txn, After::default())),
             (Backend::Coded(_), Some(coded)) => {
                 let part = ShardPart { txn, adds: coded.adds.clone() };
-                self.with_records(part, coded.kept_to, entries, cx)
+                self.with_records(part, coded.kept_to, entries, old, cx)
             }
             // `next_write` has refused it.
             _ => Err(StoreError::Misuse(Misuse::BadKey)),
@@ -328,12 +330,13 @@ impl Pg {
     }
 
     /// A shard's part of a write, with the records that take it back and without those that are not needed
-    /// any more.
+    /// any more. `old` are chunks to which something is added, as far as they were read before.
     fn with_records(
         &mut self,
         part: ShardPart,
         kept_to: Eversion,
         entries: &[LogEntry],
+        old: &OldChunks,
         cx: &mut Shared,
     ) -> Result<(Txn, After), StoreError> {
         if !self.is_coded() {
@@ -348,7 +351,7 @@ impl Pg {
             // The second time takes it out again.
             adds.iter_mut().for_each(|add| add.data = vec![0; add.data.len()].into());
         }
-        let ready = coded::prepare(&mut cx.store, self.id, part.txn, &adds, &here)?;
+        let ready = coded::prepare(&mut cx.store, self.id, part.txn, (&adds, old), &here)?;
         let damaged: BTreeSet<HObject> = ready.damaged.into_iter().chain(stale).collect();
         let mut txn = ready.txn;
         // With the write: its version must never be that of a shard which nobody knows to be damaged.
