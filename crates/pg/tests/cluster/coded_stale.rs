@@ -882,6 +882,56 @@ fn what_was_perhaps_deleted_is_not_forgotten() {
     }
 }
 
+/// Two primaries in turn do not know whether an object was deleted, and both end before they find out. What
+/// they lack for a doubt is no loss: whoever is the primary then deletes it.
+#[test]
+fn what_two_primaries_in_turn_doubt_is_deleted() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let (old, new) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 3 * CHUNK));
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        // The last one has missed the deletion: it is no primary while one of the others is there.
+        let (osd, place) = (members[3], 3);
+        assert_ne!(osd, first);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, osd, place, object);
+        s.client.remove(&map, pool, "o");
+        s.settle();
+        write_others(&mut s, pool, 8);
+        put_back(&mut s, osd, was);
+        s.commit(osd);
+        s.restart(osd);
+        s.settle();
+        let map = s.mon.map.clone();
+        s.client.write(&map, pool, "o", new);
+        let mut ended = Vec::new();
+        for _ in 0..2 {
+            let now = primary(&s, pool);
+            s.client.paused = false;
+            s.until("doubted", |s| s.nodes[now as usize].log.iter().any(|line| line.contains("is unfound")));
+            s.client.paused = true;
+            s.commit(now);
+            s.kill(now);
+            ended.push(now);
+            s.until("goes on", |s| {
+                primary(s, pool) != now
+                    && acting(s, pool).iter().all(|osd| s.is_up_to_date(*osd))
+                    && s.states().values().all(|t| t.contains("active") || t.contains("peered"))
+            });
+        }
+        assert!(!ended.contains(&osd), "seed {seed}");
+        ended.into_iter().for_each(|osd| s.start(osd));
+        s.until("clean", |s| s.all_are("active+clean"));
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
 /// A member was made anew since an object was deleted, and its log begins behind that. What its medium gives
 /// back of the object is no hindrance: the primary's log tells.
 #[test]
