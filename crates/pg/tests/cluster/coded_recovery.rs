@@ -5,22 +5,16 @@ use std::time::Duration;
 
 use maps::flags::map_flags;
 use pg::OsdConfig;
-use store::{FormatOptions, ObjectKey, Store, Txn};
-use testkit::SimDevice;
+use store::{ObjectKey, Txn};
 use types::{HObject, PgId, PoolId, SpgId};
 
-use crate::coded::{
-    CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
+use crate::coded_kit::{
+    CHUNK, acting, bytes, check_shards, cluster_with, content, damage, long_log, mark_damaged, min_size,
+    primary, put_back, read_all, requests, shard, start_empty, under_way,
 };
-use crate::coded_stale::{content, mark_damaged, put_back};
-use crate::mon;
 use crate::sim::Sim;
 
 const CODES: [(u8, u8); 3] = [(2, 1), (4, 2), (6, 2)];
-
-pub fn min_size((k, m): (u8, u8)) -> u8 {
-    if m > 1 { k + 1 } else { k }
-}
 
 /// Options under which a member that lacks much is backfilled, in ranges of a few objects.
 fn short_log() -> OsdConfig {
@@ -31,10 +25,6 @@ fn short_log() -> OsdConfig {
         backfill_scan_max: 3,
         ..OsdConfig::default()
     }
-}
-
-fn long_log() -> OsdConfig {
-    OsdConfig { min_pg_log_entries: 500, ..OsdConfig::default() }
 }
 
 /// Objects of several sizes, of which some were changed in parts and one was deleted.
@@ -50,38 +40,6 @@ fn write_objects(s: &mut Sim, pool: PoolId, count: usize) {
     s.client.patch(&map, pool, "o4", 17 * CHUNK + 3, &part);
     s.client.remove(&map, pool, "o1");
     s.settle();
-}
-
-/// An OSD that has lost all it had starts again, with an empty disk.
-pub fn start_empty(s: &mut Sim, osd: i32) {
-    let device = SimDevice::new(48 << 20);
-    let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
-    Store::format(&device, options).expect("format");
-    s.nodes[osd as usize].device = device.into();
-    s.mon.change(|inc, map| {
-        inc.new_lost.insert(osd, map.epoch);
-    });
-    s.start(osd);
-}
-
-/// Reads every object, and compares it with what was written.
-pub fn read_all(s: &mut Sim, pool: PoolId) {
-    let map = s.mon.map.clone();
-    for name in s.client.model.keys().cloned().collect::<Vec<_>>() {
-        if !s.client.is_busy(&name) {
-            s.client.read(&map, pool, &name);
-        }
-    }
-    s.until("read", |s| s.client.is_idle());
-}
-
-/// Requests while something else goes on.
-pub fn requests(s: &mut Sim, pool: PoolId, count: usize) {
-    for _ in 0..count {
-        one_request(s, pool);
-        let steps = s.rng.below(30) as usize;
-        s.run(steps);
-    }
 }
 
 #[test]
@@ -214,22 +172,6 @@ fn aside(s: &mut Sim, osd: i32) -> usize {
     let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
     let all = store.list_all(None, usize::MAX).unwrap();
     all.iter().filter(|key| key.object.pool.0 < -1 && !pg::coded::is_kept(&key.object)).count()
-}
-
-/// Blocks of an object's shard on an OSD's device are changed. Nothing of it is in memory any more.
-pub fn damage(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
-    let osd = acting(s, pool)[place];
-    s.restart(osd);
-    s.settle();
-    let data = shard(s, osd, place, pool, name).expect("it is there");
-    s.restart(osd);
-    s.settle();
-    let device = s.nodes[osd as usize].device.clone();
-    let block = &data[..CHUNK];
-    let blocks = (0..store::Device::len(&*device)).step_by(CHUNK);
-    let blocks: Vec<u64> = blocks.filter(|at| device.peek(*at, CHUNK) == block).collect();
-    assert!(!blocks.is_empty());
-    blocks.iter().for_each(|at| device.flip(at + 9, 1));
 }
 
 /// Whoever finds a shard damaged, the primary its own or a member its own, it is made again; requests see
