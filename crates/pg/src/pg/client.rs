@@ -599,6 +599,12 @@ impl Pg {
         {
             return op.refuse(OLD_SNAPC, cx);
         }
+        if let Some(what) = self.will_need(&op, &head, &state) {
+            match self.read_of_own(&what, cx) {
+                Some(bytes) => op.gathered.get_or_insert_default().bytes.add(what, bytes),
+                None => return self.gather(op, &head, vec![what], cx),
+            }
+        }
         match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),
             Ok(done) if op.kind.writes && !done.unrecorded => {

@@ -77,7 +77,7 @@ fn attributes_alone(version: Eversion) -> Option<Base> {
     Some(Base { version, ranges: Vec::new(), omap: false })
 }
 
-fn place(copy: PgShard) -> usize {
+pub(super) fn place(copy: PgShard) -> usize {
     usize::try_from(copy.shard).unwrap_or(usize::MAX)
 }
 

@@ -35,6 +35,46 @@ fn what_clients_write_is_on_all_shards_and_reads_back() {
     }
 }
 
+/// Parts of objects are what they are, whether they lie in one chunk, at the primary or elsewhere, while
+/// writes of the same objects go on, an OSD is down, or what was read before has to come from the device.
+#[test]
+fn parts_of_objects_read_as_they_are() {
+    for seed in 0..9 {
+        let (k, m) = [(2, 1), (4, 2), (2, 2)][seed as usize % 3];
+        let (mut s, pool) = cluster(k, m, k, seed);
+        let map = s.mon.map.clone();
+        for at in 0..3 {
+            let content = bytes(&mut s, 5 * CHUNK * usize::from(k) + at * 1000);
+            s.client.write(&map, pool, &format!("o{at}"), content);
+        }
+        s.settle();
+        for round in 0..150 {
+            match round {
+                50 => s.restart(primary(&s, pool)),
+                100 => s.kill(acting(&s, pool)[usize::from(k)]),
+                _ => {}
+            }
+            let (name, map) = (format!("o{}", s.rng.below(3)), s.mon.map.clone());
+            if s.client.is_busy(&name) {
+                s.run(5);
+                continue;
+            }
+            let size = s.client.model[&name].acked.as_ref().map_or(0, Vec::len);
+            let at = s.rng.below(size as u64 + 100) as usize;
+            // Some end with a chunk, or begin with one.
+            let at = if s.rng.below(3) == 0 { at / CHUNK * CHUNK } else { at };
+            let len = [1, 100, CHUNK - at % CHUNK, CHUNK, 3 * CHUNK, 40 * CHUNK][s.rng.below(6) as usize];
+            if s.rng.below(4) == 0 {
+                let part = bytes(&mut s, len.min(5000));
+                s.client.patch(&map, pool, &name, at.min(size), &part);
+            } else {
+                s.client.read_part(&map, pool, &name, (at, len));
+            }
+        }
+        s.until("answered", |s| s.client.is_idle());
+    }
+}
+
 /// Requests of one object keep their order, although a write first reads what it needs of other shards.
 #[test]
 fn a_read_behind_a_write_that_gathers_sees_what_it_wrote() {
