@@ -553,7 +553,8 @@ impl Pg {
     /// also read, for what they answer must be durable. Every other write waits only behind requests that
     /// wait already.
     fn must_wait_for_lock(&self, head: &HObject, op: &ClientOp) -> bool {
-        if op.msg.has_flag(flags::SKIPRWLOCKS) {
+        // Of coded PGs members may still wait with what the request would see.
+        if op.msg.has_flag(flags::SKIPRWLOCKS) && !self.is_coded() {
             return false;
         }
         match self.writes.lock(head) {

@@ -389,9 +389,9 @@ impl Pg {
         coded.doubted.insert(object.clone());
         let lacked = self.missing.get(&object).filter(|item| item.need > DOUBTFUL).copied();
         if let Some(item) = lacked.filter(|item| item.have != DOUBTFUL) {
-            self.missing.insert(object, MissingItem { have: DOUBTFUL, ..item });
-            let mut txn = Txn::new();
-            persist::put_missing(&mut txn, self.id, &self.missing);
+            let (item, mut txn) = (MissingItem { have: DOUBTFUL, ..item }, Txn::new());
+            persist::add_missing(&mut txn, self.id, &object, item);
+            self.missing.insert(object, item);
             cx.submit(txn, Done::Nothing);
         }
     }
@@ -489,7 +489,7 @@ impl Pg {
         }
         let mut txn = Txn::new();
         self.missing.insert(object.clone(), item);
-        persist::put_missing(&mut txn, self.id, &self.missing);
+        persist::add_missing(&mut txn, self.id, object, item);
         self.update_last_complete();
         self.save_info(&mut txn);
         cx.submit(txn, Done::Nothing);

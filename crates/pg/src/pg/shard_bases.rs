@@ -8,6 +8,7 @@
 //! Invariants:
 //! 1. The ranges of a base are whole chunks, in order and apart.
 //! 2. What is sent to a copy with a base lies in its ranges.
+//! 3. Ranges are whole blocks of the store: to change a part of a block reads the rest, which may be rotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,9 @@ use crate::push::{Base, Cursor};
 /// Ranges that are nearer to one another are read as one: a question to each shard costs as much as so many
 /// bytes.
 const BRIDGED_BYTES: u64 = 32 << 10;
+
+/// Of the store: so many bytes have a checksum.
+const BLOCK: u64 = 4096;
 
 /// What of an object's shards is to be made.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -120,8 +124,11 @@ impl Pg {
         if is_own && !self.is_base(object, base.version, cx) {
             return None;
         }
-        let ranges = on_shards(&self.backend.geometry()?.stripes, &base.ranges);
-        Some(Base { ranges, ..base })
+        let stripes = &self.backend.geometry()?.stripes;
+        if stripes.chunk_size() % BLOCK != 0 {
+            return None;
+        }
+        Some(Base { ranges: on_shards(stripes, &base.ranges), ..base })
     }
 
     /// Primary: a copy has not the older version that it was sent changes of. It needs all of the shard, and
