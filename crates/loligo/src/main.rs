@@ -27,6 +27,7 @@ mod rados;
 mod rbd;
 mod rescue;
 mod rgw;
+mod rgw_options;
 mod running;
 mod serve;
 mod size;

@@ -107,6 +107,11 @@ pub fn check_query(parts: &Parts) -> S3Result<()> {
     if names.iter().any(|name| !known.contains(name) && !OF_SIGNATURE.contains(name) && !of_client(name)) {
         return Err(errors::not_served("the query asks for what is not served"));
     }
+    // Headers ask for encryption; what asks for it here would be stored as it is.
+    let encrypts = |name: &&str| name.to_ascii_lowercase().starts_with("x-amz-server-side-encryption");
+    if names.iter().any(encrypts) {
+        return Err(errors::not_served("encryption is asked for by headers alone"));
+    }
     let has = |name: &str| names.contains(&name);
     if parts.method == Method::PUT && has("partNumber") != has("uploadId") {
         return Err(s3_error!(InvalidArgument, "a part has a number and an upload"));
@@ -361,6 +366,7 @@ mod tests {
             (Method::DELETE, "/b/k?acl"),
             (Method::POST, "/b?deletes"),
             (Method::PUT, "/b?uploads"),
+            (Method::PUT, "/b/k?X-Amz-Server-Side-Encryption=aws:kms"),
         ] {
             assert_eq!(code(method, uri).as_deref(), Some("NotImplemented"), "{uri}");
         }

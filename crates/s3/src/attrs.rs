@@ -37,26 +37,18 @@ const METADATA: &str = "x-amz-meta-";
 /// Type of what has none. Source: src/rgw/rgw_rest_s3.cc.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
-/// Headers of a request for what is not served; those of locks where the request writes no object.
-pub fn refuse(headers: &HeaderMap, writes: bool) -> S3Result<()> {
+/// Headers of a request for what is not served; those of locks where the request writes no object, those of
+/// encryption where it is of none.
+pub fn refuse(headers: &HeaderMap, writes: bool, of_object: bool) -> S3Result<()> {
     let unserved = |name: &str| {
-        name.starts_with("x-amz-server-side-encryption")
+        (name.starts_with("x-amz-server-side-encryption") && !of_object)
             || (name.starts_with("x-amz-object-lock") && !writes)
-            || name.starts_with("x-amz-copy-source-server-side-encryption")
+            || name == "x-amz-server-side-encryption-context"
             || name == "x-amz-write-offset-bytes"
             || name == "x-amz-mfa"
             || name == "x-amz-expected-bucket-owner"
             || name == "x-amz-source-expected-bucket-owner"
     };
-    // Half of what an encryption needs is no request for one.
-    let half = |part: &str, whole: &str| headers.contains_key(part) && !headers.contains_key(whole);
-    let customer = "x-amz-server-side-encryption-customer-algorithm";
-    if half("x-amz-server-side-encryption-customer-key", customer)
-        || half("x-amz-server-side-encryption-customer-key-md5", customer)
-        || half("x-amz-server-side-encryption-aws-kms-key-id", "x-amz-server-side-encryption")
-    {
-        return Err(S3ErrorCode::InvalidArgument.into());
-    }
     match headers.keys().any(|name| unserved(name.as_str())) {
         true => Err(errors::not_served("a header asks for what is not served")),
         false => Ok(()),
@@ -98,15 +90,12 @@ pub fn acl(head: &Head) -> S3Result<AccessControl> {
     Ok(acl.map_err(|e| errors::of(e.into()))?.unwrap_or_default())
 }
 
-/// An object of which the stored bytes are not those that clients wrote.
-pub fn is_plain(head: &Head) -> bool {
-    let made = |name: &[u8]| name == b"user.rgw.compression" || name.starts_with(b"user.rgw.crypt.");
+/// An object of which the stored bytes are compressed.
+pub fn is_compressed(head: &Head) -> bool {
     let none = |raw: &Bytes| {
         rgw::Compression::from_bytes(raw.clone()).is_ok_and(|c| c.kind == rgw::Compression::default().kind)
     };
-    head.attrs
-        .iter()
-        .all(|(name, value)| !made(name) || (name.as_ref() == b"user.rgw.compression" && none(value)))
+    head.attrs.get(&b"user.rgw.compression"[..]).is_some_and(|raw| !none(raw))
 }
 
 fn text(value: &Bytes) -> &[u8] {
@@ -183,12 +172,14 @@ mod tests {
         for name in ["x-amz-server-side-encryption", "x-amz-mfa", "x-amz-object-lock-mode"] {
             let mut headers = HeaderMap::new();
             headers.append(hyper::header::HeaderName::from_static(name), "x".parse().unwrap());
-            assert!(refuse(&headers, false).is_err(), "{name}");
-            assert_eq!(refuse(&headers, true).is_ok(), name.starts_with("x-amz-object-lock"), "{name}");
+            let of_object = name != "x-amz-mfa" && name != "x-amz-object-lock-mode";
+            assert!(refuse(&headers, false, false).is_err(), "{name}");
+            assert_eq!(refuse(&headers, false, true).is_ok(), of_object, "{name}");
+            assert_eq!(refuse(&headers, true, true).is_ok(), name != "x-amz-mfa", "{name}");
         }
-        assert!(refuse(&HeaderMap::new(), false).is_ok());
+        assert!(refuse(&HeaderMap::new(), false, false).is_ok());
         let mut headers = HeaderMap::new();
-        headers.append("x-amz-server-side-encryption-customer-key", "x".parse().unwrap());
-        assert_eq!(refuse(&headers, false).unwrap_err().code().as_str(), "InvalidArgument");
+        headers.append("x-amz-server-side-encryption-context", "x".parse().unwrap());
+        assert_eq!(refuse(&headers, true, true).unwrap_err().code().as_str(), "NotImplemented");
     }
 }

@@ -13,7 +13,7 @@ use s3s::{S3Result, s3_error};
 use crate::sign::{header, percent_decode};
 use crate::{asked, tags};
 
-/// Headers that policies may ask for, behind `s3:`. Requests with those of encryption are refused before.
+/// Headers that policies may ask for, behind `s3:`.
 const HEADERS: [&str; 7] = [
     "x-amz-copy-source",
     "x-amz-metadata-directive",
@@ -25,6 +25,9 @@ const HEADERS: [&str; 7] = [
 ];
 /// Of these, those that copies alone act by.
 const OF_COPIES: [&str; 2] = ["x-amz-copy-source", "x-amz-metadata-directive"];
+/// The same of what makes an object, also where an upload begins.
+const OF_ENCRYPTION: [&str; 2] =
+    ["x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id"];
 /// Bytes of a header's value: patterns are compared with it.
 const MAX_VALUE: usize = 4 << 10;
 /// Keys of a page, unless fewer are asked for.
@@ -55,7 +58,9 @@ pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S
     let (_, object) = asked::path(parts)?;
     let (is_put, names) = (parts.method == Method::PUT, asked::query_names(parts));
     let is_copy = is_put && object.is_some() && parts.headers.contains_key("x-amz-copy-source");
-    for name in HEADERS.iter().filter(|name| is_put && (is_copy || !OF_COPIES.contains(name))) {
+    let of_put = HEADERS.iter().filter(|name| is_put && (is_copy || !OF_COPIES.contains(name)));
+    let makes_object = asked::writes_object(parts)?;
+    for name in of_put.chain(OF_ENCRYPTION.iter().filter(|_| makes_object)) {
         if header(parts, name).is_some_and(|value| value.len() > MAX_VALUE) {
             return Err(s3_error!(InvalidRequest, "a header that policies ask for is too long"));
         }

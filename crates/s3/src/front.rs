@@ -27,7 +27,7 @@ use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
 use crate::users::Caller;
-use crate::{asked, attrs, config, environment, errors};
+use crate::{asked, attrs, config, encryption, environment, errors};
 
 /// A body that is no object's.
 const MAX_DOCUMENT: u64 = 1 << 20;
@@ -151,7 +151,8 @@ impl Front {
         let (mut parts, body) = request.into_parts();
         asked::check_headers(&parts)?;
         asked::check_query(&parts)?;
-        attrs::refuse(&parts.headers, asked::writes_object(&parts)?)?;
+        let (_, key) = asked::path(&parts)?;
+        attrs::refuse(&parts.headers, asked::writes_object(&parts)?, key.is_some())?;
         if parts.method == Method::OPTIONS {
             let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
             let tenant = match asked::take_tenant(&mut parts)? {
@@ -180,6 +181,8 @@ impl Front {
         let checks = asked::checks(&parts, payload, key, length)?;
         let pays = asked::pays(&parts);
         let caller = Caller::new(user).asking(env, asked::take_tenant(&mut parts)?, pays);
+        let settings = &self.gateway.settings().encryption;
+        parts.extensions.insert(Arc::new(encryption::Asked::take(&mut parts.headers, settings)));
         let body = Checked::new(body, checks);
         if is_data {
             let request = library(parts, Body::http_body_unsync(body), length, &caller)?;

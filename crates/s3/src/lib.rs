@@ -21,6 +21,7 @@ mod rights;
 // What they ask for.
 mod attrs;
 mod config;
+pub mod encryption;
 mod errors;
 mod form;
 mod ops;

@@ -29,6 +29,7 @@ const USER_POLICY: &[u8] = b"user.rgw.user-policy";
 pub struct Settings {
     /// The zone group's name, which clients may give as a bucket's place.
     pub zonegroup: String,
+    pub encryption: crate::encryption::Settings,
 }
 
 /// Shared by all requests; cheap to clone.

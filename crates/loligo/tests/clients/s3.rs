@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use crate::cluster::{Cluster, binary, mon_port, text, until};
+use crate::managers::installed;
+use crate::radosgw;
 
 /// A gateway of ours, which ends with the test.
 struct Gateway {
@@ -179,6 +181,34 @@ fn the_lines_that_up_prints_work_as_they_stand() {
     assert!(out.status.success(), "{}", text(&out));
     assert_eq!(std::fs::read_to_string(c.data().join("s3.env")).expect("s3.env"), env);
     by_shell(&c, &format!("{rclone} -q check {} :s3:from-rclone/tree", tree.display()));
+}
+
+/// Sets options of gateways in the folder's configuration.
+fn configure(c: &Cluster, options: &str) {
+    let conf = c.data().join("ceph.conf");
+    let text = std::fs::read_to_string(&conf).expect("ceph.conf");
+    std::fs::write(&conf, format!("{text}\n[client]\n{options}\n")).expect("written");
+}
+
+/// Keys of the service that Ceph's gateway has for tests.
+const KEYS: &str = "rgw_crypt_require_ssl = false\nrgw_crypt_s3_kms_backend = testing\n\
+     rgw_crypt_s3_kms_encryption_keys = testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo=";
+
+/// Each gateway reads what the other encrypted, and neither gives it to who has no key.
+#[test]
+fn encrypted_objects_are_those_of_cephs_gateway() {
+    if !installed("radosgw") {
+        return;
+    }
+    let c = Cluster::start(&[]);
+    configure(&c, KEYS);
+    let [key, secret] = add_user(&c, "alice");
+    let ours = Gateway::start(&c, &[]);
+    let cephs = radosgw::Gateway::start(&c, &[]);
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py");
+    let words = ["-B", program, &ours.endpoint, &cephs.endpoint, &key, &secret];
+    let out = c.client("/usr/bin/python3", &words);
+    assert!(out.status.success() && text(&out).ends_with("done\n"), "{}", text(&out));
 }
 
 /// Connections of one address that never end leave half of the gateway to others.

@@ -32,7 +32,7 @@ use crate::state::{Gateway, at_once, now};
 use crate::tags;
 use crate::users::Caller;
 use crate::xml::Document;
-use crate::{attrs, environment, errors};
+use crate::{attrs, encryption, environment, errors};
 use parse::{Parser, Piece};
 use policy::{Fields, FormPolicy, Refused};
 
@@ -256,18 +256,22 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     }
     let class = fields.get("x-amz-storage-class").map(|class| StorageClass::from(class.trim().to_owned()));
     let class = objects::storage_class(class.as_ref());
+    let settings = &gateway.settings().encryption;
+    let (seal, told) = encryption::Asked::of_fields(&fields, &parts.headers, settings).seal(settings)?;
     let wanted = writer::wanted_md5(header(&parts, "content-md5").map(str::to_owned).as_ref())?;
     let number = gateway.number();
     let at = Key::plain(key.clone());
     let upload = at_once(|moment| gateway.site().put(&view.info, at, class, number, moment));
     let file = File { pieces, length: 0, bounds, done: false };
     let body = Some(Body::http_body_unsync(file).into());
-    let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, body, wanted).await?;
+    let upload = upload.map_err(errors::of)?.sealed(seal);
+    let (upload, etag) = writer::write(gateway, upload, body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
     let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
     let mut response = done(&fields, header(&parts, "host").unwrap_or_default(), &bucket, &key, &etag)?;
     let version = objects::new_version(&written.version).and_then(|version| version.parse().ok());
+    response.headers_mut().extend(told);
     response.headers_mut().extend(version.map(|version: HeaderValue| (VERSION, version)));
     Ok(response)
 }

@@ -73,8 +73,8 @@ pub async fn open(
     if !view.may_with(caller, action, &target) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
-    if !attrs::is_plain(&opened.head) {
-        return Err(errors::not_served("compressed and encrypted objects are not served"));
+    if attrs::is_compressed(&opened.head) {
+        return Err(errors::not_served("compressed objects are not served"));
     }
     Ok(opened)
 }
