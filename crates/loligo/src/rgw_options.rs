@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use rados::GatewayOptions;
-use s3::encryption;
+use s3::{encryption, website};
 
 /// Source: Option::parse_value in src/common/options.cc.
 fn boolean(options: &GatewayOptions, name: &str, default: bool) -> Result<bool> {
@@ -14,6 +14,15 @@ fn boolean(options: &GatewayOptions, name: &str, default: bool) -> Result<bool> 
             Ok(number.parse::<i64>().with_context(|| format!("{name} is neither true nor false"))? != 0)
         }
     }
+}
+
+/// As in radosgw, sites are served at their domain whether or not their owners may change them.
+pub fn websites(options: &GatewayOptions) -> Result<website::Settings> {
+    let domain = options.get("rgw_dns_s3website_name").map(str::trim).filter(|name| !name.is_empty());
+    Ok(website::Settings {
+        documents: boolean(options, "rgw_enable_static_website", false)?,
+        domain: domain.map(str::to_owned),
+    })
 }
 
 /// Texts of secrets are in no error.

@@ -27,6 +27,7 @@ use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
 use crate::users::Caller;
+use crate::website::{self, Visit};
 use crate::{asked, attrs, config, encryption, environment, errors};
 
 /// A body that is no object's.
@@ -54,6 +55,8 @@ enum Admitted {
     Preflight(Caller, String, HeaderMap),
     /// Who sends a form is known when its fields came.
     Form(Box<Form>),
+    /// A browser asks for a page of a bucket's site.
+    Page(Box<Visit>),
 }
 
 /// A page of another site asks.
@@ -93,7 +96,10 @@ impl Front {
         request.extensions_mut().insert(made.clone());
         let (result, share) = match self.admit(request, peer).await {
             Ok((admitted, caller, share)) => {
-                let (answered, told) = match page.take() {
+                if let (Admitted::Page(visit), Some(page)) = (&admitted, &mut page) {
+                    page.bucket.clone_from(&visit.bucket);
+                }
+                let (answered, told) = match page.take().filter(|page| !page.bucket.is_empty()) {
                     None => (self.carry_out(admitted).await, None),
                     Some(page) => {
                         let Page { bucket, method, headers } = &page;
@@ -144,12 +150,19 @@ impl Front {
                 preflight(&self.gateway, &caller, &bucket, &headers).await
             }
             Admitted::Form(form) => Box::pin(form::answer(&self.gateway, *form)).await,
+            Admitted::Page(visit) => {
+                let gateway = self.gateway.of_caller(visit.caller());
+                Ok(Box::pin(website::answer(&gateway, &self.service, &visit)).await)
+            }
         }
     }
 
     async fn admit(&self, request: Request<Incoming>, peer: IpAddr) -> S3Result<(Admitted, Caller, Share)> {
         let (mut parts, body) = request.into_parts();
         asked::check_headers(&parts)?;
+        if let Some(admitted) = self.admit_visit(&mut parts, peer) {
+            return admitted;
+        }
         asked::check_query(&parts)?;
         let (_, key) = asked::path(&parts)?;
         attrs::refuse(&parts.headers, asked::writes_object(&parts)?, key.is_some())?;
@@ -210,6 +223,18 @@ impl Front {
         let signature = sign::claim(parts).ok()??;
         let (user, _) = self.gateway.user(signature.access_key()).await.ok()?;
         Some(user.id.tenant.clone())
+    }
+
+    /// A request for a page, if its host is a site's. What it has of a body is not read.
+    fn admit_visit(&self, parts: &mut Parts, peer: IpAddr) -> Option<S3Result<(Admitted, Caller, Share)>> {
+        parts.extensions.insert(Room { windows: Arc::clone(&self.windows), peer });
+        let visit = Visit::of(parts, &self.gateway.settings().websites, peer)?;
+        let admitted = visit.and_then(|visit| {
+            let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
+            let caller = visit.caller().clone();
+            Ok((Admitted::Page(Box::new(visit)), caller, share))
+        });
+        Some(admitted)
     }
 
     fn admit_form(
@@ -277,5 +302,5 @@ fn page(request: &Request<Incoming>) -> Option<Page> {
     let bucket = sign::percent_decode(path.split('/').next().unwrap_or_default())?;
     let bucket = bucket.rsplit(':').next().unwrap_or_default().to_owned();
     let (method, headers) = (request.method().clone(), request.headers());
-    (is_page && !bucket.is_empty()).then(|| Page { bucket, method, headers: headers.clone() })
+    is_page.then(|| Page { bucket, method, headers: headers.clone() })
 }

@@ -36,6 +36,7 @@ mod body;
 mod front;
 mod serve;
 mod shares;
+pub mod website;
 
 pub use front::Front;
 pub use serve::{Bounds, serve};

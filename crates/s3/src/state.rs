@@ -30,6 +30,7 @@ pub struct Settings {
     /// The zone group's name, which clients may give as a bucket's place.
     pub zonegroup: String,
     pub encryption: crate::encryption::Settings,
+    pub websites: crate::website::Settings,
 }
 
 /// Shared by all requests; cheap to clone.

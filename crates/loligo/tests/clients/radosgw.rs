@@ -15,7 +15,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub fn start(c: &Cluster, more: &[&str]) -> Self {
+    pub fn start(c: &Cluster) -> Self {
         let at = |name: &str| c.dir.path().join(format!("rgw.{name}"));
         let name = "client.rgw.x";
         let key = c.ok("ceph", &["auth", "get-or-create", name, "mon", "allow rw", "osd", "allow rwx"]);
@@ -31,7 +31,7 @@ impl Gateway {
         command.arg(format!("--rgw-frontends=beast endpoint=127.0.0.1:{port} tcp_nodelay=1"));
         // A second is a day of a lifecycle; what is used is logged each second.
         command.args(["--rgw-lc-debug-interval=1", "--rgw-enable-usage-log=true"]);
-        command.args(["--rgw-usage-log-tick-interval=1", "--rgw-thread-pool-size=32"]).args(more);
+        command.args(["--rgw-usage-log-tick-interval=1", "--rgw-thread-pool-size=32"]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
         let child = command.spawn().expect("radosgw starts");
         let mut gateway = Self { child, endpoint: format!("http://127.0.0.1:{port}") };
@@ -118,7 +118,7 @@ fn cephs_gateway_serves_from_our_osds() {
         return;
     }
     let c = Cluster::start(&["--processes"]);
-    let gateway = Gateway::start(&c, &[]);
+    let gateway = Gateway::start(&c);
     let out = c.client("/usr/bin/python3", &["-B", &program(), &gateway.endpoint, "steps"]);
     assert!(out.status.success() && text(&out).ends_with("done\n"), "{}", text(&out));
     until("a gateway in the status", || c.ceph("status").contains("rgw: 1 daemon active"));

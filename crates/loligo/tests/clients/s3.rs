@@ -194,21 +194,29 @@ fn configure(c: &Cluster, options: &str) {
 const KEYS: &str = "rgw_crypt_require_ssl = false\nrgw_crypt_s3_kms_backend = testing\n\
      rgw_crypt_s3_kms_encryption_keys = testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo=";
 
-/// Each gateway reads what the other encrypted, and neither gives it to who has no key.
-#[test]
-fn encrypted_objects_are_those_of_cephs_gateway() {
+/// Has a program use a gateway of ours and Ceph's on the same pools.
+fn beside_cephs(options: &str, program: &str) {
     if !installed("radosgw") {
         return;
     }
     let c = Cluster::start(&[]);
-    configure(&c, KEYS);
+    configure(&c, options);
     let [key, secret] = add_user(&c, "alice");
-    let ours = Gateway::start(&c, &[]);
-    let cephs = radosgw::Gateway::start(&c, &[]);
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py");
-    let words = ["-B", program, &ours.endpoint, &cephs.endpoint, &key, &secret];
-    let out = c.client("/usr/bin/python3", &words);
+    let (ours, cephs) = (Gateway::start(&c, &[]), radosgw::Gateway::start(&c));
+    let out = c.client("/usr/bin/python3", &["-B", program, &ours.endpoint, &cephs.endpoint, &key, &secret]);
     assert!(out.status.success() && text(&out).ends_with("done\n"), "{}", text(&out));
+}
+
+/// Each gateway reads what the other encrypted, and neither gives it to who has no key.
+#[test]
+fn encrypted_objects_are_those_of_cephs_gateway() {
+    beside_cephs(KEYS, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py"));
+}
+
+#[test]
+fn sites_are_those_of_cephs_gateway() {
+    let options = "rgw_enable_static_website = true\nrgw_dns_s3website_name = web.test";
+    beside_cephs(options, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_website.py"));
 }
 
 /// Connections of one address that never end leave half of the gateway to others.

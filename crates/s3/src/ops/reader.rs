@@ -53,6 +53,13 @@ pub async fn head(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &K
     head.map_err(errors::of)?.ok_or_else(|| missing(view, caller).into())
 }
 
+/// Whether there is an object of a name, whoever may know.
+pub async fn is_there(gateway: &Gateway, view: &BucketView, name: &str) -> S3Result<bool> {
+    let key = key(name, None);
+    let head = find(gateway, view, |moment| gateway.site().shown(&view.info, &key, 0, moment)).await;
+    Ok(head.map_err(errors::of)?.is_some())
+}
+
 /// An object that the caller may read.
 pub async fn open(
     gateway: &Gateway,
