@@ -11,7 +11,6 @@ use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use rgw::UserInfo;
 use rgw::policy::Environment;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -26,7 +25,7 @@ use crate::ops::{MadeVersion, RequestId};
 use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
-use crate::users::Caller;
+use crate::users::{Caller, Known};
 use crate::website::{self, Visit};
 use crate::{asked, attrs, config, encryption, environment, errors};
 
@@ -182,7 +181,8 @@ impl Front {
         }
         let claim = sign::claim(&parts)?;
         let (user, key) = self.identify(&parts, claim.as_ref()).await?;
-        let env = environment::of(&parts, user.as_deref(), peer, now().0.sec)?;
+        let info = user.as_ref().map(|user| &*user.info);
+        let env = environment::of(&parts, info, peer, now().0.sec)?;
         let payload = match &claim {
             Some(claim) => claim.payload(),
             None => header(&parts, "x-amz-content-sha256").map_or(Ok(Payload::Unsigned), Payload::of)?,
@@ -222,7 +222,7 @@ impl Front {
     async fn tenant_of_query(&self, parts: &Parts) -> Option<Bytes> {
         let signature = sign::claim(parts).ok()??;
         let (user, _) = self.gateway.user(signature.access_key()).await.ok()?;
-        Some(user.id.tenant.clone())
+        Some(user.info.id.tenant.clone())
     }
 
     /// A request for a page, if its host is a site's. What it has of a body is not read.
@@ -259,14 +259,14 @@ impl Front {
         &self,
         parts: &Parts,
         claim: Option<&Signature>,
-    ) -> S3Result<(Option<Arc<UserInfo>>, Option<sign::ChunkKey>)> {
+    ) -> S3Result<(Option<Known>, Option<sign::ChunkKey>)> {
         let Some(claim) = claim else { return Ok((None, None)) };
         if parts.headers.contains_key("x-amz-security-token") {
             return Err(errors::not_served("tokens of sessions are not served"));
         }
         let (user, secret) = self.gateway.user(claim.access_key()).await?;
         let key = claim.verify(parts, &secret, now().0.sec.into())?;
-        if user.suspended != 0 {
+        if user.info.suspended != 0 {
             return Err(errors::custom("UserSuspended", 403));
         }
         Ok((Some(user), key))

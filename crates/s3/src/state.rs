@@ -1,5 +1,6 @@
 //! What all requests share: the core, its cluster, and what was read of users and buckets lately.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -15,15 +16,18 @@ use types::{RealTime, Utime};
 
 use crate::attrs::Attrs;
 use crate::errors;
-use crate::users::{Cache, Caller};
+use crate::users::{Cache, Caller, Known};
 
 /// Attributes of buckets.
 const ACL: &[u8] = b"user.rgw.acl";
 pub const POLICY: &[u8] = b"user.rgw.iam-policy";
 pub const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
 pub const CORS: &[u8] = b"user.rgw.cors";
-/// A user's own policies, which are not evaluated here.
+/// A user's own policies: their texts by their names. Source: RGW_ATTR_USER_POLICY.
 const USER_POLICY: &[u8] = b"user.rgw.user-policy";
+/// Policies of one user. Source: rgw_user_policies_max_num in src/common/options.cc.
+const MAX_POLICIES: usize = 100;
+
 /// What a gateway is told when it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
@@ -44,7 +48,7 @@ pub struct Gateway {
 struct Inner {
     site: Site,
     settings: Settings,
-    users: Cache<String, Option<Arc<UserInfo>>>,
+    users: Cache<String, Option<Known>>,
     /// Of buckets, by their ids.
     owners: Cache<Bytes, Arc<UserInfo>>,
     buckets: Cache<(Bytes, String), Arc<BucketView>>,
@@ -120,6 +124,20 @@ impl BucketView {
     }
 }
 
+/// Policies of a user of a tenant. Of one that cannot be read nobody knows what it forbids.
+fn policies(raw: Option<&Bytes>, tenant: &Bytes) -> S3Result<Vec<Policy>> {
+    let Some(raw) = raw else { return Ok(Vec::new()) };
+    let texts = BTreeMap::<Bytes, Bytes>::from_bytes(raw.clone()).map_err(|e| errors::of(e.into()))?;
+    if texts.len() > MAX_POLICIES {
+        return Err(errors::not_served("the user has too many policies"));
+    }
+    let tenant = String::from_utf8_lossy(tenant);
+    let read = |text: &Bytes| {
+        Policy::read(text, &tenant).map_err(|_| errors::not_served("a policy of the user cannot be read"))
+    };
+    texts.values().map(read).collect()
+}
+
 /// Now, as objects are stamped.
 pub fn now() -> RealTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -186,17 +204,18 @@ impl Gateway {
     }
 
     /// The user of an access key, with the key's secret.
-    pub async fn user(&self, access_key: &str) -> S3Result<(Arc<UserInfo>, Bytes)> {
+    pub async fn user(&self, access_key: &str) -> S3Result<(Known, Bytes)> {
         let key = access_key.to_owned();
         let found = match self.inner.users.get(&key) {
             Some(found) => found,
             None => {
                 let at = Instant::now();
                 let found = match self.read(self.site().user_by_key(&key.clone().into())).await {
-                    Ok(stored) if stored.attrs.contains_key(USER_POLICY) => {
-                        return Err(errors::not_served("users with policies are not served"));
+                    Ok(stored) => {
+                        let (attrs, info) = (stored.attrs, Arc::new(stored.value.info));
+                        let policies = policies(attrs.get(USER_POLICY), &info.id.tenant)?.into();
+                        Some(Known { info, policies })
                     }
-                    Ok(stored) => Some(Arc::new(stored.value.info)),
                     Err(Error::NoSuchUser) => None,
                     Err(e) => return Err(errors::of(e)),
                 };
@@ -204,13 +223,13 @@ impl Gateway {
                 found
             }
         };
-        let info = found.ok_or(S3ErrorCode::InvalidAccessKeyId)?;
-        let key = info.keys.get(key.as_bytes()).ok_or(S3ErrorCode::InvalidAccessKeyId)?;
+        let known = found.ok_or(S3ErrorCode::InvalidAccessKeyId)?;
+        let key = known.info.keys.get(key.as_bytes()).ok_or(S3ErrorCode::InvalidAccessKeyId)?;
         if !key.subuser.is_empty() {
             return Err(errors::not_served("keys of subusers are not served"));
         }
         let secret = key.secret.clone();
-        Ok((info, secret))
+        Ok((known, secret))
     }
 
     /// Fails where an object of a size has no room: the quotas of the bucket's owner count.

@@ -12,7 +12,7 @@ pub struct Malformed;
 type Read<T> = Result<T, Malformed>;
 
 impl Policy {
-    /// Reads the policy of a bucket of a tenant.
+    /// Reads the policy of a bucket or a user of a tenant.
     pub fn read(text: &[u8], tenant: &str) -> Read<Self> {
         if text.len() > MAX_POLICY {
             return Err(Malformed);
@@ -171,7 +171,7 @@ fn actions(value: &Json) -> Read<Actions> {
 /// Nothing for what cannot be read, and for what is another tenant's.
 fn resource(text: &str, tenant: &str) -> Option<Resource> {
     if text == "*" {
-        return Some(Resource { is_ours: true, pattern: text.to_owned() });
+        return Some(Resource { is_ours: true, of_all: true, pattern: text.to_owned() });
     }
     let [partition, service, region, account, pattern] = arn(text)?;
     let is_known = is_partition(partition) || partition == "*";
@@ -182,7 +182,7 @@ fn resource(text: &str, tenant: &str) -> Option<Resource> {
     let is_ours = (partition == "aws" || partition == "*")
         && (service == "s3" || service == "*")
         && region.bytes().all(|b| b == b'*');
-    Some(Resource { is_ours, pattern: pattern.to_owned() })
+    Some(Resource { is_ours, of_all: account == "*", pattern: pattern.to_owned() })
 }
 
 fn conditions(value: &Json, into: &mut Vec<Condition>) -> Read<()> {

@@ -9,7 +9,6 @@ mod policy;
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use base64::Engine;
@@ -21,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-use rgw::{Key, UserInfo};
+use rgw::Key;
 use s3s::dto::StorageClass;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
 
@@ -30,7 +29,7 @@ use crate::ops::{objects, writer};
 use crate::sign::{self, header};
 use crate::state::{Gateway, at_once, now};
 use crate::tags;
-use crate::users::Caller;
+use crate::users::{Caller, Known};
 use crate::xml::Document;
 use crate::{attrs, encryption, environment, errors};
 use parse::{Parser, Piece};
@@ -161,7 +160,7 @@ impl http_body::Body for File {
 }
 
 /// Who signed a form's document, and what it allows.
-async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Arc<UserInfo>, FormPolicy)>> {
+async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Known, FormPolicy)>> {
     let Some(policy) = fields.get("policy") else { return Ok(None) };
     let field = |name: &'static str, why: &'static str| {
         let found = fields.get(name).map(|value| value.trim());
@@ -194,7 +193,7 @@ async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Arc<User
         sign::v2::verify(&secret, policy, signature).map_err(denied)?;
         user
     };
-    if user.suspended != 0 {
+    if user.info.suspended != 0 {
         return Err(errors::custom("UserSuspended", 403));
     }
     let text =
@@ -235,7 +234,8 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     }
     let signed = signed(gateway, &fields).await?;
     let user = signed.as_ref().map(|(user, _)| user.clone());
-    let env = environment::of(&parts, user.as_deref(), peer, now().0.sec)?;
+    let info = user.as_ref().map(|user| &*user.info);
+    let env = environment::of(&parts, info, peer, now().0.sec)?;
     let caller = Caller::new(user).asking(env, tenant, crate::asked::pays(&parts));
     let mut bounds = 0..=crate::asked::MAX_PUT;
     if let Some((_, policy)) = &signed {
