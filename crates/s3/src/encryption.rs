@@ -34,7 +34,7 @@ const ALGORITHM: &str = "AES256";
 const SERVICE: &str = "aws:kms";
 
 /// Clients leave the padding out, or not.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+static BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
@@ -154,15 +154,16 @@ impl Brought {
         if md5 != sum[..] {
             return Err(invalid(OTHER_MD5));
         }
-        let headers =
-            told([("algorithm", ALGORITHM), ("key-md5", &md5_text)].map(|(n, v)| ([OWN, n].concat(), v)))?;
+        let headers = told(
+            [("algorithm", ALGORITHM), ("key-md5", md5_text.as_str())].map(|(n, v)| ([OWN, n].concat(), v)),
+        )?;
         Ok(Some(Customer { key, md5: md5.into(), headers }))
     }
 }
 
 fn told<const N: usize>(said: [(String, &str); N]) -> S3Result<HeaderMap> {
     let wrong = |_| invalid("a header of the encryption cannot be answered with");
-    let header = |(name, value): (String, &str)| {
+    let header = |(name, value): (String, &str)| -> S3Result<_> {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| S3ErrorCode::InternalError)?;
         Ok((name, HeaderValue::from_str(value).map_err(wrong)?))
     };
@@ -244,7 +245,7 @@ impl Asked {
                 let selector = selector();
                 let key = settings.service_key(id, &selector)?;
                 let key_id = id.clone().into();
-                let headers = told([(METHOD.to_owned(), SERVICE), (KEY_ID.to_owned(), id)])?;
+                let headers = told([(METHOD.to_owned(), SERVICE), (KEY_ID.to_owned(), id.as_str())])?;
                 Ok((sealed(&key, Encryption::Service { key_id, selector }), headers))
             }
             (Some(SERVICE), None) => {
@@ -280,7 +281,7 @@ impl Asked {
                 check_secure(settings, self.is_secure)?;
                 let id = String::from_utf8_lossy(key_id);
                 let key = settings.service_key(&id, selector)?;
-                Ok((key, told([(METHOD.to_owned(), SERVICE), (KEY_ID.to_owned(), &id)])?))
+                Ok((key, told([(METHOD.to_owned(), SERVICE), (KEY_ID.to_owned(), id.as_ref())])?))
             }
             Encryption::Automatic { selector } => Ok((settings.own_key(selector)?, HeaderMap::new())),
             Encryption::Unknown => {

@@ -187,6 +187,20 @@ mod tests {
         assert!(
             source_of(Method::PUT, "/b/k") && !source_of(Method::POST, "/b") && !source_of(Method::PUT, "/b")
         );
+        let encrypts = ("x-amz-server-side-encryption", "aws:kms");
+        let encryption_of = |method, uri| {
+            let env = env(method, uri, &[encrypts]).unwrap();
+            env.get("s3:x-amz-server-side-encryption").cloned()
+        };
+        for (method, uri, known) in [
+            (Method::PUT, "/b/k", true),
+            (Method::POST, "/b/k?uploads", true),
+            (Method::PUT, "/b/k?partNumber=1&uploadId=u", false),
+            (Method::PUT, "/b/k?tagging", false),
+            (Method::GET, "/b/k", false),
+        ] {
+            assert_eq!(encryption_of(method, uri).is_some(), known, "{uri}");
+        }
         assert!(env(Method::GET, "/b/k", &[("user-agent", &"x".repeat(MAX_VALUE + 1))]).is_err());
     }
 }

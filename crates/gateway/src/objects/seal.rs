@@ -81,8 +81,9 @@ impl Extent {
 
 impl Opened {
     /// The object with the key that it is encrypted with.
-    pub fn unlocked(self, cipher: Arc<Cipher>) -> Self {
-        Self { cipher: Some(cipher), ..self }
+    pub fn unlocked(mut self, cipher: Arc<Cipher>) -> Self {
+        self.cipher = Some(cipher);
+        self
     }
 
     /// Bytes of an encrypted object up to `end`.

@@ -149,7 +149,7 @@ fn stored(c: &Cluster, head: &Head) -> Vec<(u64, Bytes)> {
     let stripe = |s: &rgw::Stripe| {
         let raw = site().raw(&s.object, &s.placement).unwrap();
         let data = &c.get(DATA, std::str::from_utf8(&raw.oid).unwrap()).unwrap().data;
-        (s.at, data.slice(0..data.len()))
+        (s.at, Bytes::copy_from_slice(data))
     };
     stripes.iter().map(stripe).collect()
 }
