@@ -67,6 +67,7 @@ pub(crate) use put::waste;
 pub use put::{Condition, Finish, Upload, Written};
 pub use seal::Seal;
 pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
+pub(crate) use upload::{META, NAMESPACE};
 pub use versions::{Removed, Remover};
 
 /// Attributes of heads. Source: src/rgw/rgw_common.h.
