@@ -201,9 +201,11 @@ fn beside_cephs(options: &str, program: &str) {
     }
     let c = Cluster::start(&[]);
     configure(&c, options);
-    let [key, secret] = add_user(&c, "alice");
+    let ([key, secret], [other, others]) = (add_user(&c, "alice"), add_user(&c, "bob"));
+    c.ok("radosgw-admin", &["caps", "add", "--uid=alice", "--caps=user-policy=*"]);
     let (ours, cephs) = (Gateway::start(&c, &[]), radosgw::Gateway::start(&c));
-    let out = c.client("/usr/bin/python3", &["-B", program, &ours.endpoint, &cephs.endpoint, &key, &secret]);
+    let words = ["-B", program, &ours.endpoint, &cephs.endpoint, &key, &secret, &other, &others];
+    let out = c.client("/usr/bin/python3", &words);
     assert!(out.status.success() && text(&out).ends_with("done\n"), "{}", text(&out));
 }
 
@@ -211,6 +213,11 @@ fn beside_cephs(options: &str, program: &str) {
 #[test]
 fn encrypted_objects_are_those_of_cephs_gateway() {
     beside_cephs(KEYS, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py"));
+}
+
+#[test]
+fn policies_of_users_are_those_of_cephs_gateway() {
+    beside_cephs("", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_user_policies.py"));
 }
 
 #[test]
