@@ -146,7 +146,7 @@ impl Front {
                 Box::pin(config::answer(&gateway, config, asked)).await
             }
             Admitted::Preflight(caller, bucket, headers) => {
-                preflight(&self.gateway, &caller, &bucket, &headers).await
+                preflight(&self.gateway.of_caller(&caller), &caller, &bucket, &headers).await
             }
             Admitted::Form(form) => Box::pin(form::answer(&self.gateway, *form)).await,
             Admitted::Page(visit) => {
@@ -168,10 +168,10 @@ impl Front {
         if parts.method == Method::OPTIONS {
             let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
             let tenant = match asked::take_tenant(&mut parts)? {
-                None => self.tenant_of_query(&parts).await,
+                None => self.tenant_of_query(&parts, peer).await,
                 named => named,
             };
-            let caller = Caller::default().asking(Environment::new(), tenant, false);
+            let caller = Caller::default().at(peer).in_tenant(tenant);
             let (bucket, _) = asked::path(&parts)?;
             return Ok((Admitted::Preflight(caller.clone(), bucket, parts.headers), caller, share));
         }
@@ -180,7 +180,7 @@ impl Front {
             return self.admit_form(parts, body, boundary?, peer);
         }
         let claim = sign::claim(&parts)?;
-        let (user, key) = self.identify(&parts, claim.as_ref()).await?;
+        let (user, key) = self.identify(&parts, claim.as_ref(), peer).await?;
         let info = user.as_ref().map(|user| &*user.info);
         let env = environment::of(&parts, info, peer, now().0.sec)?;
         let payload = match &claim {
@@ -219,9 +219,10 @@ impl Front {
 
     /// The tenant of a presigned URL's bucket, for the preflight that a browser sends first. The answer gives
     /// no right: the signature is for another method.
-    async fn tenant_of_query(&self, parts: &Parts) -> Option<Bytes> {
+    async fn tenant_of_query(&self, parts: &Parts, peer: IpAddr) -> Option<Bytes> {
         let signature = sign::claim(parts).ok()??;
-        let (user, _) = self.gateway.user(signature.access_key()).await.ok()?;
+        let nobody = Caller::default().at(peer);
+        let (user, _) = self.gateway.of_caller(&nobody).user(signature.access_key()).await.ok()?;
         Some(user.info.id.tenant.clone())
     }
 
@@ -259,12 +260,15 @@ impl Front {
         &self,
         parts: &Parts,
         claim: Option<&Signature>,
+        peer: IpAddr,
     ) -> S3Result<(Option<Known>, Option<sign::ChunkKey>)> {
         let Some(claim) = claim else { return Ok((None, None)) };
         if parts.headers.contains_key("x-amz-security-token") {
             return Err(errors::not_served("tokens of sessions are not served"));
         }
-        let (user, secret) = self.gateway.user(claim.access_key()).await?;
+        // Until a signature is checked it is nobody's: its address has a share of what is looked up.
+        let nobody = Caller::default().at(peer);
+        let (user, secret) = self.gateway.of_caller(&nobody).user(claim.access_key()).await?;
         let key = claim.verify(parts, &secret, now().0.sec.into())?;
         if user.info.suspended != 0 {
             return Err(errors::custom("UserSuspended", 403));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,12 @@ impl Caller {
         Self { env: Arc::new(env), tenant, pays, ..self }
     }
 
+    /// Nobody in particular, at an address.
+    pub fn at(self, peer: IpAddr) -> Self {
+        let address = peer.to_canonical().to_string();
+        Self { env: Arc::new([("aws:SourceIp".to_owned(), address)].into()), ..self }
+    }
+
     pub fn user(&self) -> Option<&UserInfo> {
         self.user.as_ref().map(|known| &*known.info)
     }
@@ -157,6 +164,7 @@ mod tests {
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+        assert_eq!(Caller::default().at("::ffff:10.0.0.1".parse().unwrap()).client(), at("10.0.0.1"));
         let user = |id: &'static str| {
             Caller::new(Some(UserInfo { id: UserId::plain(id), ..UserInfo::default() }.into())).client()
         };

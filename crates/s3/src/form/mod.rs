@@ -232,7 +232,7 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     if key.len() > objects::MAX_KEY {
         return Err(S3ErrorCode::KeyTooLongError.into());
     }
-    let signed = signed(gateway, &fields).await?;
+    let signed = signed(&gateway.of_caller(&Caller::default().at(peer)), &fields).await?;
     let user = signed.as_ref().map(|(user, _)| user.clone());
     let info = user.as_ref().map(|user| &*user.info);
     let env = environment::of(&parts, info, peer, now().0.sec)?;
