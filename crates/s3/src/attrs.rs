@@ -98,6 +98,13 @@ pub fn is_compressed(head: &Head) -> bool {
     head.attrs.get(&b"user.rgw.compression"[..]).is_some_and(|raw| !none(raw))
 }
 
+/// A large object of Swift's, whose own bytes only name its segments. Source: RGW_ATTR_USER_MANIFEST and
+/// RGW_ATTR_SLO_MANIFEST in src/rgw/rgw_common.h.
+pub fn is_of_segments(head: &Head) -> bool {
+    let names = ["user.rgw.user_manifest", "user.rgw.slo_manifest"];
+    names.iter().any(|name| head.attrs.get(name.as_bytes()).is_some_and(|value| !text(value).is_empty()))
+}
+
 fn text(value: &Bytes) -> &[u8] {
     let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
     value.get(..end).unwrap_or_default()
@@ -165,6 +172,27 @@ mod tests {
         assert_eq!(attrs, want.map(|(name, value)| (Bytes::from(name), Bytes::from(value))).into());
         headers.append("x-amz-meta-long", "x".repeat(MAX_METADATA).parse().unwrap());
         assert!(of_headers(&headers).is_err());
+    }
+
+    #[test]
+    fn objects_whose_bytes_are_not_their_own_are_told() {
+        use rgw::Compression;
+        let with = |name: &'static str, value: Bytes| Head {
+            object: <_>::default(),
+            version: Bytes::new(),
+            attrs: Attrs::from([(name.into(), value)]),
+            manifest: None,
+            head_size: 0,
+            modified: RealTime::default(),
+            first: Bytes::new(),
+        };
+        assert!(is_of_segments(&with("user.rgw.user_manifest", "c/p\0".into())));
+        assert!(is_of_segments(&with("user.rgw.slo_manifest", "\x01".into())));
+        assert!(!is_of_segments(&with("user.rgw.user_manifest", "\0".into())));
+        let zlib = Compression { kind: "zlib".into(), ..Compression::default() };
+        assert!(is_compressed(&with("user.rgw.compression", zlib.to_bytes())));
+        assert!(is_compressed(&with("user.rgw.compression", "?".into())), "it cannot be read");
+        assert!(!is_compressed(&with("user.rgw.compression", Compression::default().to_bytes())));
     }
 
     #[test]

@@ -83,6 +83,9 @@ pub async fn open(
     if attrs::is_compressed(&opened.head) {
         return Err(errors::not_served("compressed objects are not served"));
     }
+    if attrs::is_of_segments(&opened.head) {
+        return Err(errors::not_served("large objects of Swift are not served"));
+    }
     Ok(opened)
 }
 
