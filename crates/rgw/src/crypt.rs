@@ -106,7 +106,7 @@ impl Cipher {
     /// Blocks side by side: within one each unit waits for the one before it, and a processor does not.
     fn encrypt_lanes(&self, data: &mut [u8], offset: u64) {
         assert!(offset % BLOCK == 0, "invariant 1: nothing begins within a block");
-        let starts = (0u64..).map(|n| vector(offset.wrapping_add(n.wrapping_mul(BLOCK))).into());
+        let starts = (0u64..).map(|n| aes::Block::from(vector(offset.wrapping_add(n.wrapping_mul(BLOCK)))));
         let lanes = data.chunks_exact_mut(BLOCK as usize).map(|block| block.chunks_exact_mut(UNIT));
         let (mut lanes, mut chain): (Vec<_>, Vec<aes::Block>) = lanes.zip(starts).unzip();
         let mut units: Vec<&mut [u8]> = Vec::with_capacity(LANES);
@@ -157,7 +157,7 @@ impl Cipher {
             let (whole, rest) = split(block);
             let last = done(self, vector, whole);
             if !rest.is_empty() {
-                let mut mask = last.unwrap_or(vector).into();
+                let mut mask = aes::Block::from(last.unwrap_or(vector));
                 self.0.encrypt_block(&mut mask);
                 rest.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
             }
