@@ -36,6 +36,8 @@ const MODE: &[u8] = b"user.rgw.crypt.mode";
 const KEY_MD5: &[u8] = b"user.rgw.crypt.keymd5";
 const KEY_ID: &[u8] = b"user.rgw.crypt.keyid";
 const SELECTOR: &[u8] = b"user.rgw.crypt.keysel";
+/// 16.2.15 writes it; the source of before 16.2 has none.
+const CONTEXT: &[u8] = b"user.rgw.crypt.context";
 const CUSTOMER: &[u8] = b"SSE-C-AES256";
 const SERVICE: &[u8] = b"SSE-KMS";
 const AUTOMATIC: &[u8] = b"RGW-AUTO";
@@ -170,8 +172,9 @@ impl Cipher {
 pub enum Encryption {
     /// The client has it, and here is its MD5.
     Customer { key_md5: Bytes },
-    /// A service has one of this name, of which the object's is derived.
-    Service { key_id: Bytes, selector: Bytes },
+    /// A service has one of this name, of which the object's is derived. What its bucket and name were is kept
+    /// with it, and may be empty: the service of tests derives nothing of it.
+    Service { key_id: Bytes, selector: Bytes, context: Bytes },
     /// It is derived of the gateways' own.
     Automatic { selector: Bytes },
     /// Made by something else than radosgw 16.2.
@@ -190,7 +193,14 @@ impl Encryption {
             [] => return None,
             [(KEY_MD5, md5), (MODE, mode)] if mode == CUSTOMER => Self::Customer { key_md5: md5.clone() },
             [(KEY_ID, id), (SELECTOR, selector), (MODE, mode)] if mode == SERVICE && selects(selector) => {
-                Self::Service { key_id: id.clone(), selector: selector.clone() }
+                let (key_id, selector, context) = (id.clone(), selector.clone(), Bytes::new());
+                Self::Service { key_id, selector, context }
+            }
+            [(CONTEXT, context), (KEY_ID, id), (SELECTOR, selector), (MODE, mode)]
+                if mode == SERVICE && selects(selector) =>
+            {
+                let (key_id, selector, context) = (id.clone(), selector.clone(), context.clone());
+                Self::Service { key_id, selector, context }
             }
             [(SELECTOR, selector), (MODE, mode)] if mode == AUTOMATIC && selects(selector) => {
                 Self::Automatic { selector: selector.clone() }
@@ -210,8 +220,10 @@ impl Encryption {
         let mode = |mode: &'static [u8]| (MODE, Bytes::from_static(mode));
         match self.clone() {
             Self::Customer { key_md5 } => [(KEY_MD5, key_md5), mode(CUSTOMER)].map(pair).into(),
-            Self::Service { key_id, selector } => {
-                [(KEY_ID, key_id), (SELECTOR, selector), mode(SERVICE)].map(pair).into()
+            Self::Service { key_id, selector, context } => {
+                let context = Some((CONTEXT, context)).filter(|(_, context)| !context.is_empty());
+                let others = [(KEY_ID, key_id), (SELECTOR, selector), mode(SERVICE)];
+                context.into_iter().chain(others).map(pair).collect()
             }
             Self::Automatic { selector } => [(SELECTOR, selector), mode(AUTOMATIC)].map(pair).into(),
             Self::Unknown => Vec::new(),

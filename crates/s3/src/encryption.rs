@@ -246,7 +246,8 @@ impl Asked {
                 let key = settings.service_key(id, &selector)?;
                 let key_id = id.clone().into();
                 let headers = told([(METHOD.to_owned(), SERVICE), (KEY_ID.to_owned(), id.as_str())])?;
-                Ok((sealed(&key, Encryption::Service { key_id, selector }), headers))
+                let context = Bytes::new();
+                Ok((sealed(&key, Encryption::Service { key_id, selector, context }), headers))
             }
             (Some(SERVICE), None) => {
                 let why = "Server Side Encryption with KMS managed key requires HTTP header x-amz-server-side-encryption-aws-kms-key-id";
@@ -277,7 +278,7 @@ impl Asked {
                     false => Err(invalid(OTHER_MD5)),
                 }
             }
-            Encryption::Service { key_id, selector } => {
+            Encryption::Service { key_id, selector, .. } => {
                 check_secure(settings, self.is_secure)?;
                 let id = String::from_utf8_lossy(key_id);
                 let key = settings.service_key(&id, selector)?;
@@ -476,7 +477,7 @@ mod tests {
         let asked = asked(&[]);
         assert_eq!(code(asked.unlock(&asked.own, &none, &closed)).as_deref(), Some("NotImplemented"));
         let Encryption::Service { selector, .. } = closed else { panic!("{closed:?}") };
-        let gone = Encryption::Service { key_id: "two".into(), selector };
+        let gone = Encryption::Service { key_id: "two".into(), selector, context: Bytes::new() };
         assert_eq!(code(asked.unlock(&asked.own, &settings, &gone)).as_deref(), Some("InvalidAccessKeyId"));
     }
 

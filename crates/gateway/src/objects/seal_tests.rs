@@ -287,7 +287,7 @@ fn nothing_stored_is_read_without_its_key() {
         assert_eq!((c.names(DATA).len(), list(&mut c, &b)), (before, vec!["k".to_owned()]));
     }
     // What says something of encryption that radosgw does not say is not read either.
-    for name in ["user.rgw.crypt.mode", "user.rgw.crypt.context"] {
+    for name in ["user.rgw.crypt.mode", "user.rgw.crypt.datakey"] {
         put(&mut c, &b, "odd", b"data").unwrap();
         let object = open(&mut c, &b, "odd", 0).head.object;
         let request = Request::new(object).set_attr(Bytes::from(name), Bytes::from("AES256"));
@@ -309,7 +309,7 @@ fn a_copy_is_encrypted_as_it_is_asked_for() {
         cipher: Arc::new(Cipher::new(&service_key())),
         encryption: Encryption::Customer { key_md5: "another sixteen.".into() },
     };
-    let mut copied = |c: &mut Cluster, from: &str, to: &str, key: Option<&Seal>, seal: Option<&Seal>| {
+    let copied = |c: &mut Cluster, from: &str, to: &str, key: Option<&Seal>, seal: Option<&Seal>| {
         let opened = open(c, &b, from, 0);
         let opened = key.map_or(opened.clone(), |key| opened.unlocked(key.cipher.clone()));
         let mut finish = finish(Condition::Any);
