@@ -70,8 +70,6 @@ enum Principal {
 struct Resource {
     /// False for those of other services and regions.
     is_ours: bool,
-    /// Those of every tenant.
-    of_all: bool,
     pattern: String,
 }
 
@@ -105,7 +103,7 @@ impl Principal {
 
 impl Resource {
     fn fits(&self, name: &[u8], is_at_home: bool) -> bool {
-        self.is_ours && (is_at_home || self.of_all) && wildcards(self.pattern.as_bytes(), name, false)
+        self.is_ours && is_at_home && wildcards(self.pattern.as_bytes(), name, false)
     }
 }
 
@@ -267,9 +265,10 @@ mod tests {
         for (resource, at_home, elsewhere) in [
             ("arn:aws:s3:::b/*", Effect::Allow, Effect::Pass),
             ("arn:aws:s3::t:b/*", Effect::Allow, Effect::Pass),
-            ("arn:aws:s3::*:b/*", Effect::Allow, Effect::Allow),
+            ("arn:aws:s3::*:b/*", Effect::Allow, Effect::Pass),
+            ("arn:aws:s3::t:*", Effect::Allow, Effect::Pass),
             ("arn:aws:s3::other:b/*", Effect::Pass, Effect::Pass),
-            ("*", Effect::Allow, Effect::Allow),
+            ("*", Effect::Allow, Effect::Pass),
         ] {
             let p = read(resource);
             let of = |home| own(&p, Action::GetObject, "b/k", home);

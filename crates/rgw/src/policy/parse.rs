@@ -168,10 +168,11 @@ fn actions(value: &Json) -> Read<Actions> {
     Ok(all)
 }
 
-/// Nothing for what cannot be read, and for what is another tenant's.
+/// Nothing for what cannot be read, and for what is another tenant's. No tenant, or all, is the policy's own.
+/// Source: ParseState::do_string in src/rgw/rgw_iam_policy.cc.
 fn resource(text: &str, tenant: &str) -> Option<Resource> {
     if text == "*" {
-        return Some(Resource { is_ours: true, of_all: true, pattern: text.to_owned() });
+        return Some(Resource { is_ours: true, pattern: text.to_owned() });
     }
     let [partition, service, region, account, pattern] = arn(text)?;
     let is_known = is_partition(partition) || partition == "*";
@@ -182,7 +183,7 @@ fn resource(text: &str, tenant: &str) -> Option<Resource> {
     let is_ours = (partition == "aws" || partition == "*")
         && (service == "s3" || service == "*")
         && region.bytes().all(|b| b == b'*');
-    Some(Resource { is_ours, of_all: account == "*", pattern: pattern.to_owned() })
+    Some(Resource { is_ours, pattern: pattern.to_owned() })
 }
 
 fn conditions(value: &Json, into: &mut Vec<Condition>) -> Read<()> {
