@@ -27,6 +27,8 @@ use crate::errors;
 
 const METHOD: &str = "x-amz-server-side-encryption";
 const KEY_ID: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+/// Not served, as a header neither (`attrs::refuse`).
+const CONTEXT: &str = "x-amz-server-side-encryption-context";
 /// In front of what a request says of its own key, and of that of a copy's source.
 const OWN: &str = "x-amz-server-side-encryption-customer-";
 const SOURCE: &str = "x-amz-copy-source-server-side-encryption-customer-";
@@ -221,9 +223,16 @@ impl Asked {
     }
 
     /// What the fields of a form say, which came with these headers.
-    pub fn of_fields(fields: &BTreeMap<String, String>, headers: &HeaderMap, settings: &Settings) -> Self {
+    pub fn of_fields(
+        fields: &BTreeMap<String, String>,
+        headers: &HeaderMap,
+        settings: &Settings,
+    ) -> S3Result<Self> {
+        if fields.contains_key(CONTEXT) {
+            return Err(errors::not_served("a field asks for what is not served"));
+        }
         let field = |name: &str| fields.get(name).map(|value| Zeroizing::new(value.trim().to_owned()));
-        Self::new(field, is_secure(headers, settings))
+        Ok(Self::new(field, is_secure(headers, settings)))
     }
 
     /// What is written is encrypted with.
@@ -511,6 +520,20 @@ mod tests {
         assert!(asked.own.key.is_some() && asked.source.key.is_some());
         let shown = format!("{:?}", Settings { default_key: Settings::key(KEY_TEXT), ..settings() });
         assert!(!shown.contains("[7, 7") && !shown.contains(KEY_TEXT), "{shown}");
+    }
+
+    #[test]
+    fn a_forms_fields_are_taken_or_refused() {
+        let (settings, headers) = (settings(), HeaderMap::new());
+        let of = |more: Option<&str>| {
+            let fields =
+                [(METHOD, "aws:kms "), (KEY_ID, "one")].into_iter().chain(more.map(|name| (name, "e30=")));
+            let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            Asked::of_fields(&fields, &headers, &settings)
+        };
+        assert!(of(None).unwrap().seal(&settings).unwrap().0.is_some());
+        let context = of(Some("x-amz-server-side-encryption-context"));
+        assert_eq!(code(context).as_deref(), Some("NotImplemented"));
     }
 
     #[test]

@@ -163,8 +163,7 @@ impl Front {
             return admitted;
         }
         asked::check_query(&parts)?;
-        let (_, key) = asked::path(&parts)?;
-        attrs::refuse(&parts.headers, asked::writes_object(&parts)?, key.is_some())?;
+        refuse(&parts)?;
         if parts.method == Method::OPTIONS {
             let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
             let tenant = match asked::take_tenant(&mut parts)? {
@@ -175,8 +174,7 @@ impl Front {
             let (bucket, _) = asked::path(&parts)?;
             return Ok((Admitted::Preflight(caller.clone(), bucket, parts.headers), caller, share));
         }
-        let boundary = form::boundary(&parts).filter(|_| parts.method == Method::POST);
-        if let Some(boundary) = boundary {
+        if let Some(boundary) = form(&parts) {
             return self.admit_form(parts, body, boundary?, peer);
         }
         let claim = sign::claim(&parts)?;
@@ -277,6 +275,18 @@ impl Front {
     }
 }
 
+/// The boundary of a request that is a form.
+fn form(parts: &Parts) -> Option<S3Result<String>> {
+    form::boundary(parts).filter(|_| parts.method == Method::POST)
+}
+
+/// Refuses headers for what is not served. Of a form, fields alone count, whatever its path and query are.
+fn refuse(parts: &Parts) -> S3Result<()> {
+    let is_form = form(parts).is_some();
+    let of_object = !is_form && asked::path(parts)?.1.is_some();
+    attrs::refuse(&parts.headers, !is_form && asked::writes_object(parts)?, of_object)
+}
+
 /// What a request with so many bytes for an object takes.
 fn units(length: u64) -> usize {
     let units = length.div_ceil(UNIT).saturating_add(1).min(WRITER_UNITS);
@@ -307,4 +317,28 @@ fn page(request: &Request<Incoming>) -> Option<Page> {
     let bucket = bucket.rsplit(':').next().unwrap_or_default().to_owned();
     let (method, headers) = (request.method().clone(), request.headers());
     is_page.then(|| Page { bucket, method, headers: headers.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_forms_encrypt_and_lock_nothing() {
+        let refused = |kind: &str, uri: &str, header: &str| {
+            let request = Request::post(uri).header("content-type", kind).header(header, "AES256");
+            refuse(&request.body(()).unwrap().into_parts().0).is_err()
+        };
+        let form = "multipart/form-data; boundary=x";
+        for header in [
+            "x-amz-server-side-encryption",
+            "x-amz-server-side-encryption-customer-algorithm",
+            "x-amz-object-lock-mode",
+        ] {
+            assert!(!refused("text/plain", "/b/k?uploads", header), "{header}");
+            for uri in ["/b", "/b/anything", "/b/k?uploads"] {
+                assert!(refused(form, uri, header), "{header} {uri}");
+            }
+        }
+    }
 }

@@ -257,7 +257,7 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let class = fields.get("x-amz-storage-class").map(|class| StorageClass::from(class.trim().to_owned()));
     let class = objects::storage_class(class.as_ref());
     let settings = &gateway.settings().encryption;
-    let (seal, told) = encryption::Asked::of_fields(&fields, &parts.headers, settings).seal(settings)?;
+    let (seal, told) = encryption::Asked::of_fields(&fields, &parts.headers, settings)?.seal(settings)?;
     let wanted = writer::wanted_md5(header(&parts, "content-md5").map(str::to_owned).as_ref())?;
     let number = gateway.number();
     let at = Key::plain(key.clone());
