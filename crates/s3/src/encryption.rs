@@ -63,12 +63,13 @@ impl Settings {
     }
 
     /// Names and keys as an option has them: `name=key` with commas, semicolons or spaces between them. Fails
-    /// with the name whose key is none. Source: get_str_map in src/rgw/rgw_kms.cc.
-    pub fn keys(text: &str) -> Result<BTreeMap<String, Key>, String> {
+    /// with the number of the first pair that is none, from one on: a key without a name looks like a name.
+    /// Source: get_str_map in src/rgw/rgw_kms.cc.
+    pub fn keys(text: &str) -> Result<BTreeMap<String, Key>, usize> {
         let pairs = text.split([';', ',', ' ', '\t']).filter(|pair| !pair.is_empty());
-        let named = pairs.map(|pair| {
-            let (name, key) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((name.to_owned(), Self::key(key).ok_or_else(|| name.to_owned())?))
+        let named = pairs.zip(1usize..).map(|(pair, number)| {
+            let (name, key) = pair.split_once('=').ok_or(number)?;
+            Ok((name.to_owned(), Self::key(key).ok_or(number)?))
         });
         named.collect()
     }
@@ -540,7 +541,13 @@ mod tests {
     fn options_name_keys() {
         let keys = Settings::keys(&format!("a={KEY_TEXT}, b={KEY_TEXT};c={KEY_TEXT}\t")).unwrap();
         assert_eq!(keys.into_keys().collect::<Vec<_>>(), ["a", "b", "c"]);
-        assert_eq!(Settings::keys("a=c2hvcnQ=").unwrap_err(), "a");
+        for (text, number) in [
+            ("a=c2hvcnQ=".to_owned(), 1),
+            (format!("a={KEY_TEXT} {KEY_TEXT}"), 2),
+            (format!("a={KEY_TEXT}, b {KEY_TEXT}"), 2),
+        ] {
+            assert_eq!(Settings::keys(&text).unwrap_err(), number, "{text}");
+        }
         assert!(Settings::keys("").unwrap().is_empty());
     }
 }
