@@ -64,7 +64,9 @@ pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S
         if header(parts, name).is_some_and(|value| value.len() > MAX_VALUE) {
             return Err(s3_error!(InvalidRequest, "a header that policies ask for is too long"));
         }
-        header(parts, name).into_iter().for_each(|value| add(&format!("s3:{name}"), value));
+        // What is empty asks for nothing.
+        let value = header(parts, name).filter(|value| !value.trim().is_empty());
+        value.into_iter().for_each(|value| add(&format!("s3:{name}"), value));
     }
     if is_put {
         // A policy that wants another one than is given is to see that none is.
@@ -200,6 +202,10 @@ mod tests {
             (Method::GET, "/b/k", false),
         ] {
             assert_eq!(encryption_of(method, uri).is_some(), known, "{uri}");
+        }
+        for name in OF_ENCRYPTION {
+            let env = env(Method::PUT, "/b/k", &[(name, "")]).unwrap();
+            assert_eq!(env.get(&format!("s3:{name}")), None);
         }
         assert!(env(Method::GET, "/b/k", &[("user-agent", &"x".repeat(MAX_VALUE + 1))]).is_err());
     }
