@@ -240,6 +240,12 @@ impl Asked {
     pub fn seal(&self, settings: &Settings) -> S3Result<Told<Option<Seal>>> {
         let sealed = |key: &Key, encryption| Some(Seal { cipher: Arc::new(Cipher::new(key)), encryption });
         if let Some(Customer { key, md5, headers }) = self.own.read(settings, self.is_secure)? {
+            // Policies would see the one, and the object have the other.
+            if self.method.is_some() || self.key_id.is_some() {
+                return Err(invalid(
+                    "an object is encrypted with its client's key or with another one, not both",
+                ));
+            }
             return Ok((sealed(&key, Encryption::Customer { key_md5: md5 }), headers));
         }
         match self.method.as_deref() {
@@ -428,6 +434,10 @@ mod tests {
         check(&[(METHOD, "aws:kms")], Some("InvalidAccessKeyId"));
         check(&[(METHOD, "aes:kms")], Some("InvalidArgument"));
         check(&[(KEY_ID, "one")], Some("InvalidArgument"));
+        let own = customer("AES256", KEY_TEXT, &md5);
+        for more in [&[(METHOD, "aws:kms"), (KEY_ID, "one")][..], &[(METHOD, "AES256")], &[(KEY_ID, "one")]] {
+            check(&[&own[..], more].concat(), Some("InvalidArgument"));
+        }
         // It would be stored as it is, as radosgw does.
         check(&[(METHOD, "AES256")], Some("NotImplemented"));
         let none = Settings { service: None, ..settings.clone() };
