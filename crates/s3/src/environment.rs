@@ -176,6 +176,7 @@ mod tests {
             env(method, uri, headers).unwrap().contains_key("s3:RequestObjectTag/team")
         };
         assert!(tags_of(Method::PUT, "/b/k", &[tag]));
+        assert!(tags_of(Method::PUT, "/b/k?x-a=1", &[tag]));
         assert!(tags_of(Method::PUT, "/b/k", &[tag, copy, ("x-amz-tagging-directive", "REPLACE")]));
         for (method, uri, headers) in [
             (Method::PUT, "/b/k?tagging", &[tag][..]),
@@ -196,6 +197,7 @@ mod tests {
         };
         for (method, uri, known) in [
             (Method::PUT, "/b/k", true),
+            (Method::PUT, "/b/k?x-a=1", true),
             (Method::POST, "/b/k?uploads", true),
             (Method::PUT, "/b/k?partNumber=1&uploadId=u", false),
             (Method::PUT, "/b/k?tagging", false),
