@@ -8,9 +8,10 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use gateway::Head;
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 use rgw::{AccessControl, Tags};
 use s3s::dto::Timestamp;
-use s3s::{S3ErrorCode, S3Result};
+use s3s::{S3ErrorCode, S3Result, s3_error};
 use types::RealTime;
 
 use crate::errors;
@@ -38,7 +39,7 @@ const METADATA: &str = "x-amz-meta-";
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
 /// Headers of a request for what is not served; those of locks where the request writes no object, those of
-/// encryption where it is of none.
+/// encryption where it is of none. Of two headers of encryption with one name nobody knows which one counts.
 pub fn refuse(headers: &HeaderMap, writes: bool, of_object: bool) -> S3Result<()> {
     let unserved = |name: &str| {
         (name.starts_with("x-amz-server-side-encryption") && !of_object)
@@ -49,6 +50,10 @@ pub fn refuse(headers: &HeaderMap, writes: bool, of_object: bool) -> S3Result<()
             || name == "x-amz-expected-bucket-owner"
             || name == "x-amz-source-expected-bucket-owner"
     };
+    let is_twice = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
+    if headers.keys().any(|name| name.as_str().contains("server-side-encryption") && is_twice(name)) {
+        return Err(s3_error!(InvalidArgument, "a header of the encryption is given twice"));
+    }
     match headers.keys().any(|name| unserved(name.as_str())) {
         true => Err(errors::not_served("a header asks for what is not served")),
         false => Ok(()),
@@ -209,5 +214,18 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("x-amz-server-side-encryption-context", "x".parse().unwrap());
         assert_eq!(refuse(&headers, true, true).unwrap_err().code().as_str(), "NotImplemented");
+        for name in
+            ["x-amz-server-side-encryption", "x-amz-copy-source-server-side-encryption-customer-algorithm"]
+        {
+            let mut headers = HeaderMap::new();
+            headers.append(name, "AES256".parse().unwrap());
+            assert!(refuse(&headers, true, true).is_ok(), "{name}");
+            headers.append(name, "aws:kms".parse().unwrap());
+            assert_eq!(
+                refuse(&headers, true, true).unwrap_err().code().as_str(),
+                "InvalidArgument",
+                "{name}"
+            );
+        }
     }
 }
