@@ -223,6 +223,11 @@ impl Asked {
         asked
     }
 
+    /// Nothing but how a request came that brings no keys.
+    pub fn of_visit(headers: &HeaderMap, settings: &Settings) -> Self {
+        Self { is_secure: is_secure(headers, settings), ..Self::default() }
+    }
+
     /// What the fields of a form say, which came with these headers.
     pub fn of_fields(
         fields: &BTreeMap<String, String>,
@@ -462,6 +467,26 @@ mod tests {
             assert_eq!(sealing(&through("x-forwarded-proto", "https"), &with(true)), None);
             assert!(sealing(&through("x-forwarded-proto", "http"), &with(true)).is_some());
         }
+    }
+
+    #[test]
+    fn visitors_of_sites_see_encrypted_pages_over_tls() {
+        let settings = Settings { without_tls: false, trusts_proxy: true, ..settings() };
+        let closed = Encryption::Service {
+            key_id: "one".into(),
+            selector: vec![7; KEY].into(),
+            context: Bytes::new(),
+        };
+        let visit = |header: &'static str, value: &str| {
+            let asked = Asked::of_visit(
+                &HeaderMap::from_iter([(HeaderName::from_static(header), value.parse().unwrap())]),
+                &settings,
+            );
+            code(asked.unlock(&asked.own, &settings, &closed))
+        };
+        assert_eq!(visit("x-forwarded-proto", "https"), None);
+        assert_eq!(visit("x-forwarded-proto", "http").as_deref(), Some("InvalidRequest"));
+        assert_eq!(visit("x-other", "https").as_deref(), Some("InvalidRequest"));
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl Front {
     /// A request for a page, if its host is a site's. What it has of a body is not read.
     fn admit_visit(&self, parts: &mut Parts, peer: IpAddr) -> Option<S3Result<(Admitted, Caller, Share)>> {
         parts.extensions.insert(Room { windows: Arc::clone(&self.windows), peer });
-        let visit = Visit::of(parts, &self.gateway.settings().websites, peer)?;
+        let visit = Visit::of(parts, self.gateway.settings(), peer)?;
         let admitted = visit.and_then(|visit| {
             let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
             let caller = visit.caller().clone();

@@ -5,6 +5,7 @@
 //! 2. What is answered are objects that anybody may read, where else a browser is sent, or an error as HTML.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
@@ -15,9 +16,9 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
 use crate::ops::reader;
 use crate::sign::{self, header};
-use crate::state::{BucketView, Gateway, now};
+use crate::state::{self, BucketView, Gateway, now};
 use crate::users::Caller;
-use crate::{environment, errors};
+use crate::{encryption, environment, errors};
 
 /// What a gateway is told of web sites.
 #[derive(Debug, Clone, Default)]
@@ -75,10 +76,12 @@ fn target(parts: &Parts, domain: &str) -> Option<S3Result<(String, String)>> {
 
 impl Visit {
     /// A request whose host is that of a site.
-    pub fn of(parts: &Parts, settings: &Settings, peer: IpAddr) -> Option<S3Result<Self>> {
-        let target = target(parts, settings.domain.as_deref()?)?;
+    pub fn of(parts: &Parts, settings: &state::Settings, peer: IpAddr) -> Option<S3Result<Self>> {
+        let target = target(parts, settings.websites.domain.as_deref()?)?;
         Some(target.and_then(|(bucket, key)| {
             let mut parts = parts.clone();
+            let asked = encryption::Asked::of_visit(&parts.headers, &settings.encryption);
+            parts.extensions.insert(Arc::new(asked));
             // What a page is asked with is the page's own matter.
             parts.uri = place(&bucket, &key)?;
             let env = environment::of(&parts, None, peer, now().0.sec)?;
@@ -300,6 +303,17 @@ mod tests {
             assert_eq!(of(host, "/b/k"), None, "{host}");
         }
         assert!(target(&parts("b.web.example", "/%zz"), "web.example").unwrap().is_err());
+    }
+
+    fn settings() -> state::Settings {
+        let websites = Settings { documents: true, domain: Some("web.example".to_owned()) };
+        state::Settings { websites, ..state::Settings::default() }
+    }
+
+    #[test]
+    fn a_visit_says_how_it_came() {
+        let visit = Visit::of(&parts("b.web.example", "/k"), &settings(), "::1".parse().unwrap());
+        assert!(visit.unwrap().unwrap().parts.extensions.get::<Arc<encryption::Asked>>().is_some());
     }
 
     #[test]
