@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -51,8 +52,32 @@ fn host(parts: &Parts) -> Option<&str> {
     }
 }
 
-/// The bucket and the key of a request whose host is a site's.
-fn target(parts: &Parts, domain: &str) -> Option<S3Result<(String, String)>> {
+/// What a request whose host is a site's is for.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    /// In front of the bucket's name and a colon, where it is named.
+    tenant: Option<Bytes>,
+    bucket: String,
+    key: String,
+}
+
+impl Target {
+    /// A bucket's name that is in a path must be one name there, and in a host may not end it.
+    fn new(bucket: &str, key: &str) -> S3Result<Self> {
+        let (tenant, bucket) = match bucket.split_once(':') {
+            Some((tenant, bucket)) => (Some(tenant.to_owned().into()), bucket),
+            None => (None, bucket),
+        };
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+        if !bucket.bytes().all(is_plain) {
+            return Err(S3ErrorCode::InvalidBucketName.into());
+        }
+        Ok(Self { tenant, bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+}
+
+/// `None` where the host is no site's.
+fn target(parts: &Parts, domain: &str) -> Option<S3Result<Target>> {
     let host = host(parts)?;
     let at = host.len().checked_sub(domain.len())?;
     let bucket =
@@ -64,28 +89,28 @@ fn target(parts: &Parts, domain: &str) -> Option<S3Result<(String, String)>> {
         return Some(Err(S3ErrorCode::InvalidURI.into()));
     };
     let path = path.strip_prefix('/').unwrap_or(&path);
-    Some(Ok(match bucket.strip_suffix('.') {
-        Some(bucket) => (bucket.to_ascii_lowercase(), path.to_owned()),
+    Some(match bucket.strip_suffix('.') {
+        Some(bucket) => Target::new(&bucket.to_ascii_lowercase(), path),
         // The domain alone: the bucket is in front of the path.
         None => {
             let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
-            (bucket.to_owned(), key.to_owned())
+            Target::new(bucket, key)
         }
-    }))
+    })
 }
 
 impl Visit {
     /// A request whose host is that of a site.
     pub fn of(parts: &Parts, settings: &state::Settings, peer: IpAddr) -> Option<S3Result<Self>> {
         let target = target(parts, settings.websites.domain.as_deref()?)?;
-        Some(target.and_then(|(bucket, key)| {
+        Some(target.and_then(|Target { tenant, bucket, key }| {
             let mut parts = parts.clone();
             let asked = encryption::Asked::of_visit(&parts.headers, &settings.encryption);
             parts.extensions.insert(Arc::new(asked));
             // What a page is asked with is the page's own matter.
             parts.uri = place(&bucket, &key)?;
             let env = environment::of(&parts, None, peer, now().0.sec)?;
-            let caller = Caller::default().asking(env, None, false);
+            let caller = Caller::default().asking(env, tenant, false);
             Ok(Self { bucket, key, parts, caller })
         }))
     }
@@ -293,7 +318,7 @@ mod tests {
     #[test]
     fn a_sites_bucket_is_in_its_hosts_name() {
         let of = |host: &str, uri: &str| target(&parts(host, uri), "web.example").map(Result::unwrap);
-        let want = |bucket: &str, key: &str| Some((bucket.to_owned(), key.to_owned()));
+        let want = |bucket: &str, key: &str| Some(Target::new(bucket, key).unwrap());
         assert_eq!(of("b.web.example", "/"), want("b", ""));
         assert_eq!(of("B.Web.Example:8080", "/a%20b/c?x=y"), want("b", "a b/c"));
         assert_eq!(of("b.c.web.example", "/k"), want("b.c", "k"));
@@ -302,7 +327,20 @@ mod tests {
         for host in ["bweb.example", "example", "web.example.org", "[::1]:80", "127.0.0.1", ""] {
             assert_eq!(of(host, "/b/k"), None, "{host}");
         }
-        assert!(target(&parts("b.web.example", "/%zz"), "web.example").unwrap().is_err());
+        for tenanted in ["/t:b/k", "/t%3Ab/k"] {
+            let found = of("web.example", tenanted).unwrap();
+            assert_eq!((found.tenant, found.bucket, found.key), (Some("t".into()), "b".into(), "k".into()));
+        }
+        for (host, uri) in [
+            ("b.web.example", "/%zz"),
+            ("b/c.web.example", "/k"),
+            ("b?c.web.example", "/k"),
+            ("evil.example#.web.example", "/k"),
+            ("web.example", "/t:b:c/k"),
+            ("web.example", "/t:b%3F/k"),
+        ] {
+            assert!(target(&parts(host, uri), "web.example").unwrap().is_err(), "{host}{uri}");
+        }
     }
 
     fn settings() -> state::Settings {
