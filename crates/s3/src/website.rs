@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
+use hyper::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use rgw::{RoutingRule, Website};
@@ -43,12 +43,27 @@ pub struct Visit {
     caller: Caller,
 }
 
+fn host_and_port(parts: &Parts) -> Option<&str> {
+    header(parts, "host").or_else(|| parts.uri.authority().map(|a| a.as_str()))
+}
+
 /// The host that a request names, without its port. Source: RGWREST::preprocess in src/rgw/rgw_rest.cc.
 fn host(parts: &Parts) -> Option<&str> {
-    let host = header(parts, "host").or_else(|| parts.uri.authority().map(|a| a.as_str()))?;
+    let host = host_and_port(parts)?;
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),
         None => host.split(':').next(),
+    }
+}
+
+/// Where a browser finds the site that it asks: the host, and the port if it is one. What else a client
+/// writes there would send others elsewhere.
+fn authority(parts: &Parts) -> String {
+    let host = host(parts).unwrap_or_default();
+    let port = host_and_port(parts).and_then(|both| both.strip_prefix(host)?.strip_prefix(':'));
+    match port.filter(|port| port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok()) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
     }
 }
 
@@ -141,8 +156,7 @@ impl Visit {
 
     /// Sends a browser where a rule says.
     fn sent(&self, rule: &RoutingRule) -> S3Result<Response<Body>> {
-        let host = self.parts.headers.get(HOST).map(|host| host.as_bytes()).unwrap_or_default();
-        let url = target_of(rule, host, self.key.as_bytes());
+        let url = target_of(rule, authority(&self.parts).as_bytes(), self.key.as_bytes());
         let code = if rule.redirect.http_code > 0 { rule.redirect.http_code } else { 301 };
         redirect(&url, StatusCode::from_u16(code).unwrap_or(StatusCode::MOVED_PERMANENTLY))
     }
@@ -352,6 +366,23 @@ mod tests {
     fn a_visit_says_how_it_came() {
         let visit = Visit::of(&parts("b.web.example", "/k"), &settings(), "::1".parse().unwrap());
         assert!(visit.unwrap().unwrap().parts.extensions.get::<Arc<encryption::Asked>>().is_some());
+    }
+
+    #[test]
+    fn browsers_are_sent_to_hosts_and_ports_alone() {
+        for (host, want) in [
+            ("b.web.example", "http://b.web.example/a/c"),
+            ("b.web.example:8080", "http://b.web.example:8080/a/c"),
+            ("b.web.example:80@evil.example", "http://b.web.example/a/c"),
+            ("b.web.example:x", "http://b.web.example/a/c"),
+            ("b.web.example:+80", "http://b.web.example/a/c"),
+            ("b.web.example:99999", "http://b.web.example/a/c"),
+            ("b.web.example:", "http://b.web.example/a/c"),
+        ] {
+            let visit = Visit::of(&parts(host, "/a/c"), &settings(), "::1".parse().unwrap());
+            let sent = visit.unwrap().unwrap().sent(&rule("a/", 0, rgw::Redirect::default())).unwrap();
+            assert_eq!(sent.headers()[LOCATION], want, "{host}");
+        }
     }
 
     #[test]
