@@ -362,7 +362,7 @@ fn selector() -> Bytes {
 
 /// Whether what a request brings was read by nobody on its way. Source: rgw_transport_is_secure in
 /// src/rgw/rgw_common.cc.
-fn is_secure(headers: &HeaderMap, settings: &Settings) -> bool {
+pub fn is_secure(headers: &HeaderMap, settings: &Settings) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     settings.trusts_proxy
         && (text("forwarded").contains("proto=https") || text("x-forwarded-proto") == "https")

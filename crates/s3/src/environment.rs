@@ -11,7 +11,7 @@ use rgw::policy::Environment;
 use s3s::{S3Result, s3_error};
 
 use crate::sign::{header, percent_decode};
-use crate::{asked, tags};
+use crate::{asked, encryption, tags};
 
 /// Headers that policies may ask for, behind `s3:`.
 const HEADERS: [&str; 7] = [
@@ -35,8 +35,22 @@ const MAX_KEYS: u64 = 1_000;
 /// Fields of the query that policies may ask for, behind `s3:`.
 const FIELDS: [&str; 3] = ["prefix", "delimiter", "max-keys"];
 
+/// How a request came.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    pub peer: IpAddr,
+    /// Nobody read it on its way.
+    pub is_secure: bool,
+}
+
+impl Way {
+    pub fn new(parts: &Parts, peer: IpAddr, settings: &encryption::Settings) -> Self {
+        Self { peer, is_secure: encryption::is_secure(&parts.headers, settings) }
+    }
+}
+
 /// Only what the request acts by is known: a header that nothing comes of would fulfil a condition.
-pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S3Result<Environment> {
+pub fn of(parts: &Parts, user: Option<&UserInfo>, way: Way, now_s: u32) -> S3Result<Environment> {
     let mut env = Environment::new();
     let mut add = |key: &str, value: &str| drop(env.insert(key.to_owned(), value.to_owned()));
     // As in radosgw, whose values for these two are the other way round than AWS's.
@@ -44,7 +58,11 @@ pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S
     let stamp = jiff::Timestamp::from_second(now_s.into()).unwrap_or_default();
     add("aws:EpochTime", &stamp.to_string());
     add("aws:PrincipalType", "User");
-    add("aws:SourceIp", &peer.to_canonical().to_string());
+    add("aws:SourceIp", &way.peer.to_canonical().to_string());
+    if way.is_secure {
+        // As in radosgw it is not known that a request is not.
+        add("aws:SecureTransport", "true");
+    }
     add("sts:authentication", "false");
     for (key, name) in [("aws:Referer", "referer"), ("aws:UserAgent", "user-agent")] {
         let value = header(parts, name);
@@ -125,7 +143,10 @@ mod tests {
             .header("x-amz-tagging", "color=red")
             .header("x-amz-grant-read", "id=u");
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let env = of(&parts, None, "::ffff:10.0.0.1".parse().unwrap(), 1_700_000_000).unwrap();
+        let way = |is_secure| Way { peer: "::ffff:10.0.0.1".parse().unwrap(), is_secure };
+        let secure = of(&parts, None, way(true), 1).unwrap();
+        assert_eq!(secure.get("aws:SecureTransport").map(String::as_str), Some("true"));
+        let env = of(&parts, None, way(false), 1_700_000_000).unwrap();
         for (key, want) in [
             ("aws:SourceIp", Some("10.0.0.1")),
             ("aws:CurrentTime", Some("1700000000")),
@@ -133,6 +154,7 @@ mod tests {
             ("aws:Referer", Some("http://r")),
             ("aws:username", Some("anonymous")),
             ("aws:UserAgent", None),
+            ("aws:SecureTransport", None),
             ("s3:x-amz-acl", Some("")),
             ("s3:x-amz-grant-read", Some("id=u")),
             ("s3:RequestObjectTag/color", Some("red")),
@@ -149,7 +171,7 @@ mod tests {
                 r.header(*name, *value)
             });
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        of(&parts, None, "::1".parse().unwrap(), 1)
+        of(&parts, None, Way { peer: "::1".parse().unwrap(), is_secure: false }, 1)
     }
 
     #[test]

@@ -18,6 +18,7 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use crate::answered::{mend_of, mended};
 use crate::body::{Checked, Checks};
 use crate::config::{Asked, Config, answer_for, preflight};
+use crate::environment::{self, Way};
 use crate::form::{self, Form};
 use crate::ops::copies::CopyFrom;
 use crate::ops::reader::Room;
@@ -27,7 +28,7 @@ use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
 use crate::users::{Caller, Known};
 use crate::website::{self, Visit};
-use crate::{asked, attrs, config, encryption, environment, errors};
+use crate::{asked, attrs, config, encryption, errors};
 
 /// A body that is no object's.
 const MAX_DOCUMENT: u64 = 1 << 20;
@@ -180,7 +181,8 @@ impl Front {
         let claim = sign::claim(&parts)?;
         let (user, key) = self.identify(&parts, claim.as_ref(), peer).await?;
         let info = user.as_ref().map(|user| &*user.info);
-        let env = environment::of(&parts, info, peer, now().0.sec)?;
+        let settings = &self.gateway.settings().encryption;
+        let env = environment::of(&parts, info, Way::new(&parts, peer, settings), now().0.sec)?;
         let payload = match &claim {
             Some(claim) => claim.payload(),
             None => header(&parts, "x-amz-content-sha256").map_or(Ok(Payload::Unsigned), Payload::of)?,
@@ -192,7 +194,6 @@ impl Front {
         let checks = asked::checks(&parts, payload, key, length)?;
         let pays = asked::pays(&parts);
         let caller = Caller::new(user).asking(env, asked::take_tenant(&mut parts)?, pays);
-        let settings = &self.gateway.settings().encryption;
         parts.extensions.insert(Arc::new(encryption::Asked::take(&mut parts.headers, settings)));
         let body = Checked::new(body, checks);
         if is_data {

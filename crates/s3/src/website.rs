@@ -15,11 +15,12 @@ use rgw::{RoutingRule, Website};
 use s3s::service::S3Service;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 
+use crate::environment::{self, Way};
 use crate::ops::reader;
 use crate::sign::{self, header};
 use crate::state::{self, BucketView, Gateway, now};
 use crate::users::Caller;
-use crate::{encryption, environment, errors};
+use crate::{encryption, errors};
 
 /// What a gateway is told of web sites.
 #[derive(Debug, Clone, Default)]
@@ -122,9 +123,10 @@ impl Visit {
             let mut parts = parts.clone();
             let asked = encryption::Asked::of_visit(&parts.headers, &settings.encryption);
             parts.extensions.insert(Arc::new(asked));
+            let way = Way::new(&parts, peer, &settings.encryption);
             // What a page is asked with is the page's own matter.
             parts.uri = place(&bucket, &key)?;
-            let env = environment::of(&parts, None, peer, now().0.sec)?;
+            let env = environment::of(&parts, None, way, now().0.sec)?;
             let caller = Caller::default().asking(env, tenant, false);
             Ok(Self { bucket, key, parts, caller })
         }))
@@ -364,8 +366,13 @@ mod tests {
 
     #[test]
     fn a_visit_says_how_it_came() {
-        let visit = Visit::of(&parts("b.web.example", "/k"), &settings(), "::1".parse().unwrap());
-        assert!(visit.unwrap().unwrap().parts.extensions.get::<Arc<encryption::Asked>>().is_some());
+        let mut settings = settings();
+        settings.encryption.trusts_proxy = true;
+        let mut parts = parts("b.web.example", "/k");
+        parts.headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+        let visit = Visit::of(&parts, &settings, "::1".parse().unwrap()).unwrap().unwrap();
+        assert!(visit.parts.extensions.get::<Arc<encryption::Asked>>().is_some());
+        assert_eq!(visit.caller().env()["aws:SecureTransport"], "true");
     }
 
     #[test]

@@ -25,13 +25,14 @@ use s3s::dto::StorageClass;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::{BodyError, Checked};
+use crate::environment::{self, Way};
 use crate::ops::{objects, writer};
 use crate::sign::{self, header};
 use crate::state::{Gateway, at_once, now};
 use crate::tags;
 use crate::users::{Caller, Known};
 use crate::xml::Document;
-use crate::{attrs, encryption, environment, errors};
+use crate::{attrs, encryption, errors};
 use parse::{Parser, Piece};
 use policy::{Fields, FormPolicy, Refused};
 
@@ -235,7 +236,8 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let signed = signed(&gateway.of_caller(&Caller::default().at(peer)), &fields).await?;
     let user = signed.as_ref().map(|(user, _)| user.clone());
     let info = user.as_ref().map(|user| &*user.info);
-    let env = environment::of(&parts, info, peer, now().0.sec)?;
+    let way = Way::new(&parts, peer, &gateway.settings().encryption);
+    let env = environment::of(&parts, info, way, now().0.sec)?;
     let caller = Caller::new(user).asking(env, tenant, crate::asked::pays(&parts));
     let mut bounds = 0..=crate::asked::MAX_PUT;
     if let Some((_, policy)) = &signed {
