@@ -334,6 +334,15 @@ impl Asked {
         Ok((opened.unlocked(Arc::new(Cipher::new(&key))), headers))
     }
 
+    /// A client's key is for uploads that were begun with it: others would have it read and not used.
+    fn unlock_part(&self, settings: &Settings, encryption: &Encryption) -> S3Result<Told<Key>> {
+        if self.own.is_some() && !matches!(encryption, Encryption::Customer { .. }) {
+            let why = "the upload was begun with another encryption";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, why));
+        }
+        self.unlock(&self.own, settings, encryption)
+    }
+
     /// A part with the key of its upload. Of an upload that is not encrypted no part is: radosgw takes the
     /// key, and stores the part as it comes.
     pub fn open_part(&self, settings: &Settings, part: Part) -> S3Result<Told<Part>> {
@@ -344,7 +353,7 @@ impl Asked {
             }
             return Ok((part, HeaderMap::new()));
         };
-        let (key, headers) = self.unlock(&self.own, settings, &encryption)?;
+        let (key, headers) = self.unlock_part(settings, &encryption)?;
         Ok((part.unlocked(Arc::new(Cipher::new(&key))), headers))
     }
 }
@@ -524,6 +533,25 @@ mod tests {
         let Encryption::Service { selector, .. } = closed else { panic!("{closed:?}") };
         let gone = Encryption::Service { key_id: "two".into(), selector, context: Bytes::new() };
         assert_eq!(code(asked.unlock(&asked.own, &settings, &gone)).as_deref(), Some("InvalidAccessKeyId"));
+    }
+
+    #[test]
+    fn a_part_brings_no_key_of_its_own_to_another_encryption() {
+        let settings = Settings { default_key: Settings::key(KEY_TEXT), ..settings() };
+        let md5 = md5_of(KEY_TEXT);
+        let own = customer("AES256", KEY_TEXT, &md5);
+        let selector = Bytes::from(vec![7; KEY]);
+        let part =
+            |said: &[(&str, &str)], of: &Encryption| code(asked(said, &settings).unlock_part(&settings, of));
+        for of in [
+            Encryption::Service { key_id: "one".into(), selector: selector.clone(), context: Bytes::new() },
+            Encryption::Automatic { selector },
+        ] {
+            assert_eq!(part(&[], &of), None);
+            assert_eq!(part(&own, &of).as_deref(), Some("InvalidRequest"), "{of:?}");
+        }
+        let customers = Encryption::Customer { key_md5: BASE64.decode(&md5).unwrap().into() };
+        assert_eq!((part(&own, &customers), part(&[], &customers).is_some()), (None, true));
     }
 
     #[test]
