@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use codec::Decode;
 use gateway::{BucketState, Error, Moment, Plan, SharedBucket, Site};
-use rgw::policy::{Action, Policy};
+use rgw::policy::{Action, MAX_POLICY, Policy};
 use rgw::{AccessControl, BucketInfo, Cors, Lifecycle, PublicAccessBlock, UserInfo, Versioning};
 use rgwio::Performer;
 use s3s::{S3ErrorCode, S3Request, S3Result};
@@ -124,12 +124,14 @@ impl BucketView {
     }
 }
 
-/// Policies of a user of a tenant. Of one that cannot be read nobody knows what it forbids.
+/// Policies of a user of a tenant, all together as long as one of a bucket may be. Of one that cannot be read
+/// nobody knows what it forbids.
 fn policies(raw: Option<&Bytes>, tenant: &Bytes) -> S3Result<Vec<Policy>> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
     let texts = BTreeMap::<Bytes, Bytes>::from_bytes(raw.clone()).map_err(|e| errors::of(e.into()))?;
-    if texts.len() > MAX_POLICIES {
-        return Err(errors::not_served("the user has too many policies"));
+    let length: usize = texts.values().map(Bytes::len).sum();
+    if texts.len() > MAX_POLICIES || length > MAX_POLICY {
+        return Err(errors::not_served("the policies of the user are too many, or too long"));
     }
     let tenant = String::from_utf8_lossy(tenant);
     let read = |text: &Bytes| {
@@ -345,4 +347,25 @@ impl Gateway {
 /// A plan made with the time and made-up texts.
 pub fn at_once<T>(plan: impl FnOnce(&mut Moment) -> T) -> T {
     plan(&mut Moment { now: now(), entropy: &mut runtime::OsEntropy })
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::Encode;
+
+    use super::*;
+
+    #[test]
+    fn policies_of_a_user_have_a_bound_together() {
+        let of = |count: usize, length: usize| {
+            let text = format!(r#"{{"Id":"{}"}}"#, "x".repeat(length - r#"{"Id":""}"#.len()));
+            let named = |n: usize| (Bytes::from(n.to_string()), Bytes::from(text.clone()));
+            let raw = (0..count).map(named).collect::<BTreeMap<_, _>>().to_bytes();
+            policies(Some(&raw), &Bytes::new()).map(|policies| policies.len()).ok()
+        };
+        assert_eq!(policies(None, &Bytes::new()).unwrap().len(), 0);
+        assert_eq!((of(1, MAX_POLICY), of(2, MAX_POLICY / 2)), (Some(1), Some(2)));
+        assert_eq!((of(1, MAX_POLICY + 1), of(2, MAX_POLICY / 2 + 1)), (None, None));
+        assert_eq!((of(MAX_POLICIES, 100), of(MAX_POLICIES + 1, 100)), (Some(MAX_POLICIES), None));
+    }
 }
