@@ -286,6 +286,29 @@ impl Asked {
         }
     }
 
+    /// Whether what is written of something encrypted so stays so: the request says nothing else, and the key
+    /// is one that the gateway finds again.
+    pub fn keeps(&self, source: Option<&Encryption>) -> bool {
+        let is_silent = !self.own.is_some() && self.method.is_none() && self.key_id.is_none();
+        is_silent && matches!(source, Some(Encryption::Service { .. }))
+    }
+
+    /// What a copy is encrypted with. Its source's key of the service is kept: otherwise a copy of an object
+    /// over itself would store in plain bytes what was encrypted.
+    pub fn seal_copy(
+        &self,
+        settings: &Settings,
+        source: Option<&Encryption>,
+    ) -> S3Result<Told<Option<Seal>>> {
+        match source {
+            Some(Encryption::Service { key_id, .. }) if self.keeps(source) => {
+                let key_id = Some(String::from_utf8_lossy(key_id).into_owned());
+                Self { method: Some(SERVICE.to_owned()), key_id, ..self.clone() }.seal(settings)
+            }
+            _ => self.seal(settings),
+        }
+    }
+
     /// The key of what was encrypted so, of which a client brings `own`.
     fn unlock(&self, own: &Brought, settings: &Settings, encryption: &Encryption) -> S3Result<Told<Key>> {
         match encryption {
@@ -533,6 +556,31 @@ mod tests {
         let Encryption::Service { selector, .. } = closed else { panic!("{closed:?}") };
         let gone = Encryption::Service { key_id: "two".into(), selector, context: Bytes::new() };
         assert_eq!(code(asked.unlock(&asked.own, &settings, &gone)).as_deref(), Some("InvalidAccessKeyId"));
+    }
+
+    #[test]
+    fn a_copy_keeps_its_sources_key_unless_it_says_otherwise() {
+        let settings = Settings { default_key: Settings::key(OTHER_TEXT), ..settings() };
+        let md5 = md5_of(KEY_TEXT);
+        let kept = Encryption::Service {
+            key_id: "one".into(),
+            selector: vec![7; KEY].into(),
+            context: Bytes::new(),
+        };
+        let copy = |said: &[(&str, &str)], source: Option<&Encryption>| {
+            let asked = asked(said, &settings);
+            let (seal, told) = asked.seal_copy(&settings, source).unwrap();
+            (seal.unwrap().encryption, told.contains_key(METHOD), asked.keeps(source))
+        };
+        let (Encryption::Service { key_id, selector, .. }, true, true) = copy(&[], Some(&kept)) else {
+            panic!("it is not kept")
+        };
+        assert!(key_id == "one" && selector[..] != [7; KEY], "of the same key, another one is derived");
+        let own = copy(&customer("AES256", KEY_TEXT, &md5), Some(&kept));
+        assert!(matches!(own, (Encryption::Customer { .. }, false, false)), "{own:?}");
+        for other in [copy(&[(METHOD, "AES256")], Some(&kept)), copy(&[], None)] {
+            assert!(matches!(other, (Encryption::Automatic { .. }, false, false)), "{other:?}");
+        }
     }
 
     #[test]

@@ -124,13 +124,15 @@ async fn copy_once(
     )?;
     let keys = encryption::asked(request);
     let opened = keys.open_source(&gateway.settings().encryption, opened)?;
-    let (seal, headers) = keys.seal(&gateway.settings().encryption)?;
+    let encryption = opened.head.encryption();
+    let (seal, headers) = keys.seal_copy(&gateway.settings().encryption, encryption.as_ref())?;
+    let seals_anew = seal.is_some() && !keys.keeps(encryption.as_ref());
     let directive = input.metadata_directive.as_ref().map(|d| d.as_str()).unwrap_or("COPY");
     let class = storage_class(input.storage_class.as_ref());
     let is_here = from.tenant.as_ref().is_none_or(|tenant| *tenant == view.info.bucket.tenant);
     // An older version may come in front of all others as it is.
     let itself = is_here && from.bucket == input.bucket && from.key == input.key && from.version.is_none();
-    if itself && directive == "COPY" && class.is_empty() && seal.is_none() {
+    if itself && directive == "COPY" && class.is_empty() && !seals_anew {
         return Err(s3_error!(InvalidRequest, "an object is copied over itself only to change something"));
     }
     let etag = opened.head.etag();
