@@ -99,6 +99,9 @@ pub struct UpArgs {
     /// Port of the gateway. [default: 7480, or the next free one]
     #[arg(long, value_name = "PORT", requires = "s3")]
     pub s3_port: Option<u16>,
+    /// Serve the dashboard as well, and print its address and a password that lets somebody sign in once.
+    #[arg(long)]
+    pub dashboard: bool,
     /// Seconds to wait for a healthy cluster with --detach.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub timeout: u64,

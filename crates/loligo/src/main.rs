@@ -32,6 +32,7 @@ mod running;
 mod serve;
 mod size;
 mod up;
+mod up_dashboard;
 mod up_s3;
 mod user;
 

@@ -169,7 +169,14 @@ impl<'a> Running<'a> {
                     force: matches!(self.site, Site::Alone { force: true, .. }),
                     descriptors: self.part().descriptors,
                 };
-                self.mgrs.push((id, Mgr::start(settings).await?));
+                let mgr = Mgr::start(settings).await?;
+                tokio::spawn(dashboard::run(dashboard::Site {
+                    manager: mgr.handle(),
+                    name: id.clone(),
+                    version: format!("loligo {}", env!("CARGO_PKG_VERSION")),
+                    client: place.client()?,
+                }));
+                self.mgrs.push((id, mgr));
             }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);

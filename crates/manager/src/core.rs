@@ -26,8 +26,10 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 
 use crate::autoscaler::Autoscaler;
 use crate::balancer::{Balancer, View};
+use crate::command::ReplyTo;
 use crate::crashes::{self, Crashes, KEYS};
 use crate::daemons::Daemons;
+use crate::dashboard::DashboardAt;
 use crate::devices::{self, Devices};
 use crate::digest::digest;
 use crate::file_systems::FileSystems;
@@ -41,6 +43,7 @@ use crate::pg_steps::{self, pg_steps};
 use crate::progress::{self, Progress};
 use crate::report::pg_map_digest;
 use crate::sums::Sums;
+use crate::users::{self, Once, Users, WithHash};
 
 const DIGEST_SOON: Duration = Duration::from_millis(20);
 /// Ceph's monitors write a report and all maps that it changes; Ceph's own manager sends one in two seconds.
@@ -73,6 +76,8 @@ enum Kept {
     Crashes,
     Devices,
     Progress,
+    /// Who may sign in to the dashboard.
+    Users,
     /// What metadata servers said of themselves.
     Mds,
     /// The same of OSDs and of monitors: where their disks are.
@@ -110,6 +115,17 @@ pub struct Manager {
     pub(crate) refusals: Refusals,
     pub(crate) file_systems: FileSystems,
     pub(crate) devices: Devices,
+    pub(crate) users: Users,
+    pub(crate) once: Once,
+    /// Whose passwords are being hashed, and what becomes of that.
+    pub(crate) hashing: BTreeMap<u64, (ReplyTo, WithHash)>,
+    pub(crate) hashes: u64,
+    /// What this manager serves besides, and where.
+    pub(crate) serving: BTreeMap<String, String>,
+    /// What the monitors say of modules' options.
+    pub(crate) module_options: BTreeMap<String, String>,
+    /// Where the dashboard was last told to be served, or why it is not.
+    pub(crate) dashboard: Result<Option<DashboardAt>, String>,
     /// When daemons' disks are asked for, after one of them has come up.
     disks_at: Option<Duration>,
     /// The numbers of questions for what the monitors keep, while they are open.
@@ -157,6 +173,13 @@ impl Manager {
             refusals: Refusals::default(),
             file_systems: FileSystems::default(),
             devices: Devices::default(),
+            users: Users::default(),
+            once: Once::default(),
+            hashing: BTreeMap::new(),
+            hashes: 0,
+            serving: BTreeMap::new(),
+            module_options: BTreeMap::new(),
+            dashboard: Ok(None),
             disks_at: None,
             asked: BTreeMap::new(),
             early: VecDeque::new(),
@@ -188,6 +211,14 @@ impl Manager {
             Input::Message { conn, tid, msg } => self.message(now, conn, tid, msg, out),
             Input::FromMon { tid, msg } => self.mon_message(now, tid, msg, out),
             Input::MonConnected { gid } => self.mon_connected(now, gid, out),
+            Input::Ask { id, ask } => self.asked_here(now, id, ask, out),
+            Input::Hashed { id, hash } => self.hashed(now, id, hash, out),
+            Input::Serving(services) => {
+                let news = std::mem::replace(&mut self.serving, services) != self.serving;
+                if news && self.mon {
+                    self.beacon(now, out);
+                }
+            }
             Input::Tick => self.tick(now, out),
         }
         self.maybe_digest(now, out);
@@ -392,6 +423,9 @@ impl Manager {
                 let news = self.crashes.configure(&m.options);
                 self.pgs.health_changed(news, now);
                 self.configured = true;
+                self.module_options =
+                    m.options.iter().filter(|(k, _)| k.starts_with("mgr/")).map(own).collect();
+                self.look_at_dashboard(out);
             }
             Message::MonCommandAck(ack) if self.standing.is_answer(tid) => self.told_whose(now, &ack, out),
             Message::MonCommandAck(ack) => match self.asked.remove(&tid) {
@@ -402,6 +436,9 @@ impl Manager {
                 Some(Kept::Devices) => self.devices.load(&ack.output),
                 Some(Kept::Disks(kind)) => self.devices.take_metadata(kind, &ack.output),
                 Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
+                Some(Kept::Users) => {
+                    out.extend(self.users.load(ack.result, &ack.output).err().map(Output::Warn));
+                }
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
                     let fsid = self.fsid();
@@ -449,6 +486,7 @@ impl Manager {
         }
         self.pgs = PgMap::default();
         self.progress.forget();
+        self.users.forget();
         self.autoscaler.checks.clear();
         self.digested = None;
         if let Some(map) = &self.map {
@@ -517,6 +555,7 @@ impl Manager {
             (Kept::Crashes, json!({ "prefix": "config-key dump", "key": KEYS, "format": "json" })),
             (Kept::Devices, json!({ "prefix": "config-key dump", "key": devices::KEYS, "format": "json" })),
             (Kept::Progress, json!({ "prefix": "config-key get", "key": progress::KEY })),
+            (Kept::Users, json!({ "prefix": "config-key get", "key": users::KEY })),
         ] {
             let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
             self.asked.insert(self.mon_commands.send_own(fsid, request, out), kept);
@@ -618,6 +657,10 @@ impl Manager {
             }
         }
     }
+}
+
+fn own((name, value): (&String, &String)) -> (String, String) {
+    (name.clone(), value.clone())
 }
 
 pub(crate) fn subscribe<const N: usize>(what: [(&str, SubscribeItem); N], out: &mut Vec<Output>) {

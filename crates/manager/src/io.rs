@@ -1,9 +1,15 @@
 //! What goes into the manager core and what comes out of it.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use cephx::caps::MgrCap;
 use messages::Message;
 use monitor::Whose;
+use monitor::command::Reply;
 use types::{AuthName, ConnId, EntityAddr, EntityName};
+
+use crate::dashboard::DashboardAt;
 
 /// Who is at the other end of an accepted connection.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +44,27 @@ pub enum Input {
     MonConnected {
         gid: u64,
     },
+    /// Somebody in this process wants to know something; answered under this number.
+    Ask {
+        id: u64,
+        ask: Ask,
+    },
+    /// The bcrypt hash of a password; `None` where none could be made.
+    Hashed {
+        id: u64,
+        hash: Option<String>,
+    },
+    /// What this manager serves besides, by name, and where: the monitors are told.
+    Serving(BTreeMap<String, String>),
     /// Time passes; due about every 250 ms.
     Tick,
+}
+
+/// A command of somebody in this process, who may do everything.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    Manager { json: String, input: Bytes },
+    Monitors { json: String, input: Bytes },
 }
 
 /// One effect, to be carried out in order.
@@ -63,6 +88,18 @@ pub enum Output {
     Respawn,
     /// Whose the monitors are. Those of Ceph's give our clients tickets of another form than ours do.
     Monitors(Whose),
+    /// To whoever asked under this number.
+    Answer {
+        id: u64,
+        reply: Reply,
+    },
+    /// A password is to be hashed; [`Input::Hashed`] brings what it came to.
+    Hash {
+        id: u64,
+        password: String,
+    },
+    /// Where the dashboard is to be served from now on, or not any more.
+    Dashboard(Option<DashboardAt>),
     /// For whoever reads the log.
     Warn(String),
     /// The manager cannot go on, in words for its owner.

@@ -10,19 +10,18 @@ use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
 
 use crate::balancer::{self, Mode};
-use crate::{autoscaler, crashes, progress};
+use crate::{autoscaler, crashes, dashboard, progress};
 
 /// Served here.
-const SERVED: [&str; 6] = ["balancer", "crash", "iostat", "pg_autoscaler", "progress", "status"];
+const SERVED: [&str; 7] = ["balancer", "crash", "dashboard", "iostat", "pg_autoscaler", "progress", "status"];
 
 /// Codes of health that Ceph's always-on modules make.
 const CODES_OF_MODULES: &str = "DEVICE_HEALTH*, MGR_MODULE_*, TELEMETRY_CHANGED";
 
 /// The others of 16.2.
-const NOT_SERVED: [&str; 27] = [
+const NOT_SERVED: [&str; 26] = [
     "alerts",
     "cephadm",
-    "dashboard",
     "devicehealth",
     "diskprediction_local",
     "influx",
@@ -72,6 +71,7 @@ fn info(name: &str, error: &str) -> ModuleInfo {
     let options = match name {
         "balancer" => described(&balancer::OPTIONS),
         "crash" => described(&crashes::OPTIONS),
+        dashboard::MODULE => described(&dashboard::OPTIONS),
         "pg_autoscaler" => described(&autoscaler::OPTIONS),
         "progress" => described(&progress::OPTIONS),
         _ => BTreeMap::new(),

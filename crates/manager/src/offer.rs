@@ -109,6 +109,7 @@ impl Manager {
             fsid: self.fsid(),
             commands: crate::command::descriptions(),
             metadata: self.settings.metadata.clone(),
+            services: self.serving.clone(),
             modules: if of_ceph { modules::offered() } else { modules::served() },
             features: types::features::PACIFIC,
             ..MMgrBeacon::default()
@@ -205,6 +206,7 @@ impl Manager {
         let is_first = self.modules.replace(map.modules.clone()).is_none();
         self.standing.switched_on = modules::unserved(map);
         self.standing.stands_by = map.standbys.contains_key(&self.gid);
+        self.look_at_dashboard(out);
         self.standing.always_on = modules::always_on_unserved(map);
         self.say_always_on(out);
         self.weigh_modules(now, is_first, out);

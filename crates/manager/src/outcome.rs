@@ -14,6 +14,7 @@ use types::{Errno, Now, PoolId};
 use crate::core::Manager;
 use crate::io::Output;
 use crate::mon_commands::{MonRequest, Over, Plan, Refused};
+use crate::users::AccessDb;
 use crate::{crashes, devices};
 
 const SAID_AGAIN: Duration = Duration::from_secs(60);
@@ -35,6 +36,8 @@ pub(crate) enum Then {
     Scaled(Vec<PoolId>),
     /// The autoscaler of all pools is switched off, or on.
     NoAutoscale(bool),
+    /// Who may sign in to the dashboard.
+    Users(Box<AccessDb>),
 }
 
 /// What was refused of late, and when that was said.
@@ -124,6 +127,7 @@ impl Manager {
                     self.progress.scaling_is_over(now);
                 }
             }
+            Then::Users(db) => self.users.kept(is_done.then_some(*db)),
             Then::Device(_) | Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
         }
     }

@@ -42,6 +42,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("rbd", Some(9)),
     ("rgwio", Some(9)),
     ("s3", Some(10)),
+    ("dashboard", Some(10)),
     ("loligo", Some(11)),
     ("testkit", None),
     ("simulator", None),

@@ -7,6 +7,7 @@ mod autoscale;
 mod balancer;
 mod crash;
 mod daemon;
+pub(crate) mod dashboard;
 mod device;
 mod fs_status;
 mod modules;
@@ -45,6 +46,7 @@ use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 use crate::pg_map::PgMap;
 use crate::progress::Progress;
+use crate::users::{Once, Users, WithHash};
 
 /// Every group, in the order in which clients are told of them.
 const GROUPS: &[&[Command]] = &[
@@ -63,6 +65,7 @@ const GROUPS: &[&[Command]] = &[
     progress::COMMANDS,
     fs_status::COMMANDS,
     crash::COMMANDS,
+    dashboard::COMMANDS,
 ];
 
 /// A command.
@@ -112,6 +115,8 @@ pub struct Ctx<'a> {
     pub(crate) balancer: &'a mut Balancer,
     pub(crate) autoscaler: &'a Autoscaler,
     pub(crate) devices: &'a Devices,
+    pub(crate) users: &'a mut Users,
+    pub(crate) once: &'a mut Once,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -124,6 +129,8 @@ pub struct Ctx<'a> {
     asked: Option<MonRequest>,
     /// See [`Ctx::ask_monitors_for_all`].
     asked_all: Option<Plan>,
+    /// See [`Ctx::hash`].
+    asked_hash: Option<(String, WithHash)>,
 }
 
 impl Ctx<'_> {
@@ -147,6 +154,12 @@ impl Ctx<'_> {
         then: Then,
     ) -> Reply {
         self.asked_all = Some(Plan { to: None, requests, done, then });
+        Reply::ok()
+    }
+
+    /// Has a password hashed; the client is answered when what follows from that is done.
+    pub(crate) fn hash(&mut self, password: String, then: WithHash) -> Reply {
+        self.asked_hash = Some((password, then));
         Reply::ok()
     }
 
@@ -174,13 +187,15 @@ pub enum ReplyTo {
     Client { conn: ConnId, tid: u64, mgr_command: bool },
     /// A monitor that passed a client's command on.
     Monitor { tid: u64 },
+    /// Somebody in this process.
+    Own { id: u64 },
 }
 
 impl ReplyTo {
     pub fn conn(self) -> Option<ConnId> {
         match self {
             Self::Client { conn, .. } => Some(conn),
-            Self::Monitor { .. } => None,
+            Self::Monitor { .. } | Self::Own { .. } => None,
         }
     }
 
@@ -192,6 +207,9 @@ impl ReplyTo {
             }
             Self::Client { conn, tid, mgr_command: false } => {
                 Output::send(conn, tid, MCommandReply { result, status, output })
+            }
+            Self::Own { id } => {
+                Output::Answer { id, reply: Reply { code: result, outs: status, data: output } }
             }
             Self::Monitor { tid } => {
                 Output::SendMon { tid, msg: MCommandReply { result, status, output }.into() }
@@ -252,7 +270,7 @@ pub(crate) fn run_for_mon(manager: &mut Manager, now: Now, tid: u64, msg: Messag
     }
 }
 
-fn answer(
+pub(crate) fn answer(
     manager: &mut Manager,
     now: Now,
     to: ReplyTo,
@@ -264,10 +282,17 @@ fn answer(
     let mut asked = Asked::default();
     let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
+    if let Some((password, then)) = asked.hash {
+        return manager.hash(to, password, then, out);
+    }
     let taken = match (asked.all, asked.request) {
         (Some(plan), _) => {
             let plan = Plan { to: Some(to), ..plan };
-            manager.mon_commands.send_all(fsid, plan, out).is_ok()
+            let untaken = manager.mon_commands.send_all(fsid, plan, out).err();
+            if untaken.as_ref().is_some_and(|plan| matches!(plan.then, Then::Users(_))) {
+                manager.users.kept(None);
+            }
+            untaken.is_none()
         }
         (None, Some(request)) => manager.mon_commands.send(fsid, to, request, out),
         (None, None) => {
@@ -285,6 +310,7 @@ fn answer(
 struct Asked {
     request: Option<MonRequest>,
     all: Option<Plan>,
+    hash: Option<(String, WithHash)>,
 }
 
 fn evaluate(
@@ -319,11 +345,7 @@ fn evaluate(
     if let Some(refusal) = modules::switched_off(manager.modules.as_ref(), &prefix) {
         return refusal;
     }
-    let format = match prefix.ends_with("_json") {
-        true => Ok(Format::Json),
-        false => Format::parse(args.text("format")),
-    };
-    let format = match format {
+    let format = match format_of(&prefix, &args) {
         Ok(format) => format,
         Err(reply) => return reply,
     };
@@ -343,6 +365,8 @@ fn evaluate(
         balancer: &mut manager.balancer,
         autoscaler: &manager.autoscaler,
         devices: &manager.devices,
+        users: &mut manager.users,
+        once: &mut manager.once,
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
@@ -351,11 +375,19 @@ fn evaluate(
         out,
         asked: None,
         asked_all: None,
+        asked_hash: None,
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
-    *asked = Asked { request: ctx.asked, all: ctx.asked_all };
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all, hash: ctx.asked_hash };
     reply
+}
+
+fn format_of(prefix: &str, args: &Args) -> Result<Format, Reply> {
+    match prefix.ends_with("_json") {
+        true => Ok(Format::Json),
+        false => Format::parse(args.text("format")),
+    }
 }
 
 /// What a client is told whose key does not allow a command.

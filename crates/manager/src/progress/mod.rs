@@ -335,9 +335,13 @@ impl Progress {
         out
     }
 
+    /// What is under way.
+    pub(crate) fn running_json(&self, now: Utime) -> Vec<Value> {
+        self.running.iter().map(|e| e.json(now)).collect()
+    }
+
     pub(crate) fn json(&self, now: Utime) -> Value {
-        let running: Vec<Value> = self.running.iter().map(|e| e.json(now)).collect();
-        json!({ "completed": self.completed, "events": running })
+        json!({ "completed": self.completed, "events": self.running_json(now) })
     }
 }
 
