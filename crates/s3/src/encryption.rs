@@ -272,7 +272,7 @@ impl Asked {
             }
             (Some(SERVICE), None) => {
                 let why = "Server Side Encryption with KMS managed key requires HTTP header x-amz-server-side-encryption-aws-kms-key-id";
-                Err(S3Error::with_message(S3ErrorCode::InvalidAccessKeyId, why))
+                Err(S3Error::with_message(S3ErrorCode::InvalidArgument, why))
             }
             (None, _) if settings.default_key.is_none() => Ok((None, HeaderMap::new())),
             (None | Some(ALGORITHM), _) => {
@@ -468,7 +468,7 @@ mod tests {
         check(&customer("AES256", KEY_TEXT, &md5)[2..], Some("InvalidArgument"));
         check(&[(METHOD, "aws:kms"), (KEY_ID, "one")], None);
         check(&[(METHOD, "aws:kms"), (KEY_ID, "two")], Some("InvalidAccessKeyId"));
-        check(&[(METHOD, "aws:kms")], Some("InvalidAccessKeyId"));
+        check(&[(METHOD, "aws:kms")], Some("InvalidArgument"));
         check(&[(METHOD, "aes:kms")], Some("InvalidArgument"));
         check(&[(KEY_ID, "one")], Some("InvalidArgument"));
         let own = customer("AES256", KEY_TEXT, &md5);

@@ -21,8 +21,7 @@ BUCKET = "encrypted"
 
 def client(endpoint):
     # Headers that are kept from a client by its library are needed here.
-    config = Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0},
-                    request_checksum_calculation="when_required", response_checksum_validation="when_required")
+    config = Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0})
     return boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=sys.argv[3], aws_secret_access_key=sys.argv[4],
                         region_name="default", config=config)
 
@@ -72,7 +71,9 @@ def reads(s3, key, want, opens):
         fails(400, "InvalidArgument", s3.get_object, Key=key)
         fails(400, "400", s3.head_object, Key=key)
         fails(400, "InvalidArgument", s3.get_object, Key=key, **OTHER)
-        fails(400, "InvalidArgument", s3.get_object, Key=key, Range="bytes=0-0", **OTHER)
+        # Of nothing there is no range, whatever the key.
+        part = {"Range": "bytes=0-0"} if want else {}
+        fails(400, "InvalidArgument", s3.get_object, Key=key, **part, **OTHER)
     places = {0, 1, 15, 16, 17, 4095, 4096, 4097, 4 * MIB, 5 * MIB + 3, 5 * MIB + 5, 9 * MIB + 3, 9 * MIB + 4099}
     places = sorted({at for at in places | {len(want) - 1, len(want) // 2} if 0 <= at < len(want)})
     for first, last in [(at, at) for at in places] + list(zip(places, places[1:])) + [(0, len(want) - 1)] * bool(want):
@@ -166,7 +167,7 @@ def refused():
         fails(400, "InvalidArgument", s3.put_object, Key="k", Body=b"", SSECustomerAlgorithm="AES256")
         fails(400, "InvalidArgument", s3.put_object, Key="k", Body=b"", SSECustomerAlgorithm="AES256", SSECustomerKey=b"short")
         fails(400, "InvalidArgument", s3.put_object, Key="k", Body=b"", ServerSideEncryption="aws:nothing")
-        fails(403, "InvalidAccessKeyId", s3.put_object, Key="k", Body=b"", ServerSideEncryption="aws:kms")
+        fails(400, "InvalidArgument", s3.put_object, Key="k", Body=b"", ServerSideEncryption="aws:kms")
         fails(403, "InvalidAccessKeyId", s3.put_object, Key="k", Body=b"", **{**SERVICE, "SSEKMSKeyId": "unknown"})
         fails(400, "InvalidArgument", s3.put_object, Key="k", Body=b"", SSEKMSKeyId="testkey-1")
         assert body(s3, "k") == b"plain"
@@ -200,7 +201,9 @@ def form(s3, endpoint):
     answer = connection.getresponse()
     text = answer.read()
     assert answer.status == 204, (answer.status, text)
-    assert answer.getheader("x-amz-server-side-encryption-customer-algorithm") == "AES256"
+    # Ceph's gateway does not say it of a form.
+    if s3 is OURS:
+        assert answer.getheader("x-amz-server-side-encryption-customer-algorithm") == "AES256"
     for reader in [OURS, CEPHS]:
         reads(reader, "of a form", data(5000), KEY)
 

@@ -16,8 +16,7 @@ BUCKET = "shared"
 
 
 def client(kind, endpoint, key, secret):
-    config = Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0},
-                    request_checksum_calculation="when_required", response_checksum_validation="when_required")
+    config = Config(s3={"addressing_style": "path"}, retries={"max_attempts": 0})
     return boto3.client(kind, endpoint_url=endpoint, aws_access_key_id=key, aws_secret_access_key=secret, region_name="default", config=config)
 
 
@@ -46,7 +45,11 @@ def may(s3):
 
 def check(want, statements):
     """Both gateways let bob do this under these statements, each a policy of its own."""
-    names = IAM.list_user_policies(UserName="bob")["PolicyNames"]
+    try:
+        names = IAM.list_user_policies(UserName="bob")["PolicyNames"]
+    except ClientError:
+        # So does Ceph's gateway say that there is none.
+        names = []
     for name in names:
         IAM.delete_user_policy(UserName="bob", PolicyName=name)
     for n, statement in enumerate(statements):
