@@ -1,15 +1,12 @@
 //! What goes into the manager core and what comes out of it.
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
 use cephx::caps::MgrCap;
 use messages::Message;
 use monitor::Whose;
-use monitor::command::Reply;
-use types::{AuthName, ConnId, EntityAddr, EntityName};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName};
 
-use crate::dashboard::DashboardAt;
+pub use crate::rbd::job;
+use job::{Failed, Found, Job};
 
 /// Who is at the other end of an accepted connection.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,27 +41,28 @@ pub enum Input {
     MonConnected {
         gid: u64,
     },
-    /// Somebody in this process wants to know something; answered under this number.
-    Ask {
-        id: u64,
-        ask: Ask,
+    /// The client that was to be started works under these addresses, or why there is none.
+    Client {
+        started: Result<AddrVec, String>,
     },
-    /// The bcrypt hash of a password; `None` where none could be made.
-    Hashed {
+    /// So much of a job is done, of so much.
+    ImageProgress {
         id: u64,
-        hash: Option<String>,
+        done: u64,
+        of: u64,
     },
-    /// What this manager serves besides, by name, and where: the monitors are told.
-    Serving(BTreeMap<String, String>),
+    /// A job is over.
+    ImageDone {
+        id: u64,
+        result: Result<Found, Failed>,
+    },
+    /// So many peers were refused because their tickets have the form of Ceph's monitors, and this cluster's
+    /// monitors are ours.
+    OldTickets {
+        count: u64,
+    },
     /// Time passes; due about every 250 ms.
     Tick,
-}
-
-/// A command of somebody in this process, who may do everything.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Ask {
-    Manager { json: String, input: Bytes },
-    Monitors { json: String, input: Bytes },
 }
 
 /// One effect, to be carried out in order.
@@ -88,18 +86,19 @@ pub enum Output {
     Respawn,
     /// Whose the monitors are. Those of Ceph's give our clients tickets of another form than ours do.
     Monitors(Whose),
-    /// To whoever asked under this number.
-    Answer {
+    /// A client of the cluster is needed for jobs; answered by `Input::Client`.
+    StartClient,
+    /// It is not needed any more: its jobs end where they are, and are not answered.
+    EndClient,
+    /// To be done by the client.
+    Image {
         id: u64,
-        reply: Reply,
+        job: Job,
     },
-    /// A password is to be hashed; [`Input::Hashed`] brings what it came to.
-    Hash {
+    /// A job is to end early; it is answered all the same.
+    CancelImage {
         id: u64,
-        password: String,
     },
-    /// Where the dashboard is to be served from now on, or not any more.
-    Dashboard(Option<DashboardAt>),
     /// For whoever reads the log.
     Warn(String),
     /// The manager cannot go on, in words for its owner.

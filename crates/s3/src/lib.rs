@@ -21,7 +21,6 @@ mod rights;
 // What they ask for.
 mod attrs;
 mod config;
-pub mod encryption;
 mod errors;
 mod form;
 mod ops;
@@ -36,7 +35,6 @@ mod body;
 mod front;
 mod serve;
 mod shares;
-pub mod website;
 
 pub use front::Front;
 pub use serve::{Bounds, serve};

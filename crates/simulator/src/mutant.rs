@@ -3,16 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-#[cfg(not(feature = "planted"))]
-use {NoBug as OfOsds, NoBug as OfStores};
-#[cfg(feature = "planted")]
-use {pg::Planted as OfOsds, store::Planted as OfStores};
-
-/// What can be planted in cores that were built without their bugs. Such a simulator runs the very code of
-/// the product, and knows no bug by its name.
-#[cfg(not(feature = "planted"))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NoBug {}
+use quorum::Planted;
 
 /// See each one's place in the adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,17 +62,13 @@ pub enum Mutant {
     /// OSDs that lack maps take it that nobody wrote in an interval whose start they do not know.
     ForgottenMaps,
     /// In the OSDs: see there.
-    Osd(OfOsds),
+    Osd(pg::Planted),
     /// In the OSDs' stores.
-    Store(OfStores),
+    Store(store::Planted),
 }
 
 impl Mutant {
-    /// None without the feature `planted`.
-    #[cfg(not(feature = "planted"))]
-    pub const ALL: &[(&'static str, Self)] = &[];
-    #[cfg(feature = "planted")]
-    pub const ALL: &[(&'static str, Self)] = &[
+    pub const ALL: [(&'static str, Self); 60] = [
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -152,7 +139,6 @@ impl Mutant {
     }
 
     /// Those that are planted in the OSDs.
-    #[cfg(feature = "planted")]
     pub(crate) fn in_osds(self) -> Option<pg::Planted> {
         match self {
             Self::NoWaitForReaders => Some(pg::Planted::NoWaitForReaders),
@@ -164,7 +150,6 @@ impl Mutant {
     }
 
     /// Those that are planted in the stores.
-    #[cfg(feature = "planted")]
     pub(crate) fn in_stores(self) -> Option<store::Planted> {
         match self {
             Self::Store(bug) => Some(bug),
@@ -173,10 +158,9 @@ impl Mutant {
     }
 
     /// Those that are planted in the monitors' quorum.
-    #[cfg(feature = "planted")]
-    pub(crate) fn in_quorum(self) -> Option<quorum::Planted> {
+    pub(crate) fn in_quorum(self) -> Option<Planted> {
         match self {
-            Self::MonAckEarly => Some(quorum::Planted::AckBeforeDurable),
+            Self::MonAckEarly => Some(Planted::AckBeforeDurable),
             _ => None,
         }
     }
@@ -192,9 +176,6 @@ impl FromStr for Mutant {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(n, _)| *n == s);
-        found.map(|(_, m)| *m).ok_or_else(|| match cfg!(feature = "planted") {
-            true => format!("no mutant '{s}'"),
-            false => "no mutants in this build: it has not the feature 'planted'".to_owned(),
-        })
+        found.map(|(_, m)| *m).ok_or_else(|| format!("no mutant '{s}'"))
     }
 }

@@ -9,13 +9,13 @@ use crate::cluster::{Cluster, PATIENCE, asked, mon_port, runs, text, until};
 use crate::managers::installed;
 
 /// A gateway, which ends with the test.
-pub struct Gateway {
+struct Gateway {
     child: Child,
-    pub endpoint: String,
+    endpoint: String,
 }
 
 impl Gateway {
-    pub fn start(c: &Cluster) -> Self {
+    fn start(c: &Cluster) -> Self {
         let at = |name: &str| c.dir.path().join(format!("rgw.{name}"));
         let name = "client.rgw.x";
         let key = c.ok("ceph", &["auth", "get-or-create", name, "mon", "allow rw", "osd", "allow rwx"]);

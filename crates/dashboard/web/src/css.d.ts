@@ -1,2 +1,0 @@
-// Style sheets are taken in by the bundler.
-declare module "*.css";
