@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -9,23 +10,29 @@ use admin::Reply;
 use anyhow::Result;
 use cephx::TicketForm;
 use cephx::caps::MgrCap;
-use manager::{Input, Manager, Output, PeerInfo, Settings};
+use manager::{Ask, DashboardAt, Input, Manager, Output, PeerInfo, Settings};
 use messages::Message;
 use messages::wire::WireMessage;
 use monitor::{Arrival, Whose};
 use msgr::{Limits, Local, Policy};
 use runtime::net::{AuthInput, AuthStep, Bounds, Gone, Handler, Messenger, PeerReady};
 use runtime::{Clock, LocalSocket, Machine, Owner};
-use tokio::sync::oneshot;
-use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType};
+use tokio::sync::{oneshot, watch};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno, Now};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure};
-use crate::images::{Clients, Images};
 use crate::inbox::{Inbox, cost};
 use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
+
+/// How long somebody in this process waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Questions of this process that wait at a time.
+const MOST_ASKS: usize = 64;
+/// Of bcrypt, as Ceph's module has it.
+const HASH_COST: u32 = 12;
 
 /// How to start a manager.
 #[derive(Clone)]
@@ -43,8 +50,6 @@ pub struct MgrSettings {
     pub force: bool,
     /// File descriptors that are its part of the process's.
     pub descriptors: u64,
-    /// Who looks after images on its behalf.
-    pub clients: Arc<dyn Clients>,
 }
 
 /// How a manager ended by itself.
@@ -61,12 +66,21 @@ pub struct Mgr {
     _admin: Option<LocalSocket>,
 }
 
+/// What others of this process have of a manager; it does not keep the manager.
+#[derive(Clone)]
+pub struct MgrHandle {
+    shell: Weak<Shell>,
+    dashboard: watch::Receiver<Option<DashboardAt>>,
+}
+
 struct Shell {
+    asked: AtomicU64,
+    clock: Clock,
+    dashboard: watch::Sender<Option<DashboardAt>>,
     messenger: Messenger,
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
-    images: OnceLock<Arc<Images>>,
     ended: Arc<EndOf<MgrEnd>>,
 }
 
@@ -79,11 +93,13 @@ impl Mgr {
         let session =
             MonSession::new(Arc::clone(&settings.auth), messenger.clone(), settings.monitors.clone(), true);
         let shell = Arc::new(Shell {
+            asked: AtomicU64::new(0),
+            clock,
+            dashboard: watch::Sender::new(None),
             messenger: messenger.clone(),
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
-            images: OnceLock::new(),
             ended: Arc::new(EndOf::new()),
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
@@ -107,13 +123,6 @@ impl Mgr {
                 let _ = within(&shell, |shell| shell.submit_event(Event::Woken));
             }
         };
-        let images = {
-            let shell = Arc::downgrade(&shell);
-            Images::new(settings.clients, move |input| {
-                let _ = within(&shell, |shell| shell.submit(input));
-            })
-        };
-        let _ = shell.images.set(Arc::clone(&images));
         let machine = MgrMachine {
             core,
             inbox: Inbox::new(messenger.clone(), clock, wake),
@@ -123,7 +132,9 @@ impl Mgr {
             auth: Arc::clone(&shell.auth),
             session: Arc::clone(&session),
             ended,
-            images,
+            answers: BTreeMap::new(),
+            shell: Arc::downgrade(&shell),
+            runtime: tokio::runtime::Handle::current(),
             #[cfg(feature = "test-medium")]
             plant,
             out: Vec::new(),
@@ -147,8 +158,49 @@ impl Mgr {
     }
 
     pub fn stop(&self) {
-        self.shell.end_images();
         self.shell.messenger.shut_down();
+        self.shell.dashboard.send_replace(None);
+    }
+
+    /// For others of this process.
+    pub fn handle(&self) -> MgrHandle {
+        MgrHandle { shell: Arc::downgrade(&self.shell), dashboard: self.shell.dashboard.subscribe() }
+    }
+}
+
+impl MgrHandle {
+    /// Asks the manager, or the monitors through it. Only so much patience is had.
+    pub async fn ask(&self, ask: Ask) -> Reply {
+        let (answer, answered) = oneshot::channel();
+        let begun = within(&self.shell, |shell| {
+            let id = shell.asked.fetch_add(1, Ordering::Relaxed);
+            shell.submit_event(Event::Ask { id, ask, answer });
+        });
+        let late = || Reply::error(Errno::ETIMEDOUT, "the monitors do not answer");
+        match (begun, tokio::time::timeout(PATIENCE, answered).await) {
+            (Some(()), Ok(Ok(reply))) => reply,
+            (Some(()), Err(_)) => late(),
+            _ => Reply::error(Errno::EAGAIN, "the manager has ended"),
+        }
+    }
+
+    /// Looks at the manager's state; `None` when it has ended.
+    pub fn with<T>(&self, body: impl FnOnce(&mut Manager, Now) -> T) -> Option<T> {
+        let looked = within(&self.shell, |shell| {
+            let now = shell.clock.now();
+            shell.owner.get().and_then(|o| o.with(|m| body(&mut m.core, now)))
+        });
+        looked.flatten()
+    }
+
+    /// Tells the monitors what this process serves besides, by name, and where.
+    pub fn serving(&self, services: BTreeMap<String, String>) {
+        let _ = within(&self.shell, |shell| shell.submit(Input::Serving(services)));
+    }
+
+    /// Where the dashboard is to be served. The channel ends with the manager.
+    pub fn dashboard(&self) -> watch::Receiver<Option<DashboardAt>> {
+        self.dashboard.clone()
     }
 }
 
@@ -173,14 +225,7 @@ impl Shell {
         self.submit(Input::Tick);
     }
 
-    fn end_images(&self) {
-        if let Some(images) = self.images.get() {
-            images.end();
-        }
-    }
-
     fn fail(&self, failure: Failure) {
-        self.end_images();
         self.ended.tell(MgrEnd::Failed(failure), || self.messenger.shut_down());
         if let Some(owner) = self.owner.get() {
             owner.end();
@@ -212,6 +257,8 @@ enum Event {
     Message { conn: ConnId, bytes: u64, said: Box<Said> },
     /// Messages wait for another turn.
     Woken,
+    /// Somebody in this process asks.
+    Ask { id: u64, ask: Ask, answer: oneshot::Sender<Reply> },
 }
 
 /// A message of a client or a daemon.
@@ -230,7 +277,10 @@ struct MgrMachine {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     ended: Arc<EndOf<MgrEnd>>,
-    images: Arc<Images>,
+    /// Who waits in this process for an answer.
+    answers: BTreeMap<u64, oneshot::Sender<Reply>>,
+    shell: Weak<Shell>,
+    runtime: tokio::runtime::Handle,
     #[cfg(feature = "test-medium")]
     plant: crate::plant::Plant,
     out: Vec<Output>,
@@ -248,6 +298,7 @@ impl Machine for MgrMachine {
                 Event::Core(input) => self.handle(input),
                 Event::Message { conn, bytes, said } => self.arrive(conn, bytes, said),
                 Event::Woken => self.inbox.woken(),
+                Event::Ask { id, ask, answer } => self.ask(id, ask, answer),
             }
         }
         // Whatever else came has taken its time.
@@ -281,13 +332,33 @@ impl MgrMachine {
         match &input {
             Input::Connected { conn, peer } => drop(self.names.insert(*conn, peer.auth_name.clone())),
             Input::Disconnected { conn } => self.forget(*conn),
-            Input::Client { started: Ok(addrs) } if !self.images.is_at(addrs) => return,
             _ => {}
         }
         self.core.handle(self.clock.now(), input, &mut self.out);
         let mut out = std::mem::take(&mut self.out);
         out.drain(..).for_each(|output| self.carry_out(output));
         self.out = out;
+    }
+
+    fn ask(&mut self, id: u64, ask: Ask, answer: oneshot::Sender<Reply>) {
+        // Those that have lost their patience do not count.
+        self.answers.retain(|_, answer| !answer.is_closed());
+        if self.answers.len() >= MOST_ASKS {
+            let _ = answer.send(Reply::error(Errno::EAGAIN, "too many questions wait for the monitors"));
+            return;
+        }
+        self.answers.insert(id, answer);
+        self.handle(Input::Ask { id, ask });
+    }
+
+    /// A hash takes a good part of a second: no thread that serves others makes it.
+    fn hash(&self, id: u64, password: String) {
+        let shell = Weak::clone(&self.shell);
+        self.runtime.spawn_blocking(move || {
+            let hash =
+                bcrypt::hash(password, HASH_COST).inspect_err(|e| tracing::error!("no hash: {e}")).ok();
+            let _ = within(&shell, |shell| shell.submit(Input::Hashed { id, hash }));
+        });
     }
 
     fn forget(&mut self, conn: ConnId) {
@@ -303,18 +374,22 @@ impl MgrMachine {
                 self.forget(conn);
                 self.messenger.close(conn);
             }
-            Output::StartClient => self.images.start(),
-            Output::EndClient => self.images.end(),
-            Output::Image { id, job } => self.images.perform(id, job),
-            Output::CancelImage { id } => self.images.cancel(id),
             Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
             Output::Monitors(whose) => self.auth.take_tickets_of(match whose {
                 Whose::Ours => TicketForm::Sealed,
                 Whose::Ceph => TicketForm::Ceph,
             }),
+            Output::Answer { id, reply } => {
+                if let Some(answer) = self.answers.remove(&id) {
+                    let _ = answer.send(reply);
+                }
+            }
+            Output::Hash { id, password } => self.hash(id, password),
+            Output::Dashboard(at) => {
+                let _ = within(&self.shell, |shell| shell.dashboard.send_replace(at));
+            }
             Output::Warn(text) => tracing::warn!("{}: {text}", self.auth.name()),
             Output::End(why) => {
-                self.images.end();
                 let failed = MgrEnd::Failed(Failure::lasting(why));
                 self.ended.tell(failed, || self.messenger.shut_down());
             }
@@ -333,12 +408,7 @@ impl Commands for Shell {
 impl Handler for Shell {
     fn authenticate(&self, conn: ConnId, peer_type: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
         let peer = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
-        let step = self.auth.judge(conn, peer, input, self.messenger.now());
-        let count = self.auth.take_old_tickets();
-        if count > 0 {
-            self.submit(Input::OldTickets { count });
-        }
-        step
+        self.auth.judge(conn, peer, input, self.messenger.now())
     }
 
     fn accept_policy(&self, _: EntityType) -> Policy {

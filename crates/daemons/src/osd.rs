@@ -886,12 +886,7 @@ impl Handler for Shell {
         #[cfg(feature = "test-medium")]
         self.plant.strike("authenticate");
         let peer = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
-        let step = self.auth.judge(conn, peer, input, self.messenger.now());
-        let count = self.auth.take_old_tickets();
-        if count > 0 {
-            self.submit(Event::Core(Input::OldTickets { count }.into()));
-        }
-        step
+        self.auth.judge(conn, peer, input, self.messenger.now())
     }
 
     fn accept_policy(&self, kind: EntityType) -> Policy {

@@ -125,6 +125,14 @@ impl Stripes {
         })
     }
 
+    /// The range of one shard that holds all of this range of the object, if it lies within one chunk.
+    pub fn within_chunk(&self, range: Range<u64>) -> Option<ShardRange> {
+        let mut pieces = self.pieces(range);
+        let piece = pieces.next()?;
+        let one = ShardRange { shard: self.shard(piece.index), offset: piece.offset, len: piece.len };
+        pieces.next().is_none().then_some(one)
+    }
+
     /// Plans a read of a range of the object, clipped to its size, from the shards that are available: of the
     /// data alone where all of it is there, else of what makes up for it. All shards then give the same
     /// range, from the first byte to the last that the read takes of any.
@@ -175,6 +183,11 @@ impl StripedRead {
     /// What is to be read.
     pub fn ranges(&self) -> &[ShardRange] {
         &self.ranges
+    }
+
+    /// Whether data alone is read: nothing is to be made from coding chunks.
+    pub fn is_of_data(&self) -> bool {
+        self.rebuild.is_none()
     }
 
     /// Puts the bytes of the range together from what was read, in the order of [`Self::ranges`]. Behind the

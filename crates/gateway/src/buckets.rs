@@ -444,7 +444,7 @@ impl Site {
         })
     }
 
-    /// Removes a bucket that holds nothing: versions and parts of uploads are something, too. Writers are
+    /// Removes a bucket that holds nothing: versions and uploads are something, too. Writers are
     /// held off first, as by an index that moves: what is begun before is seen, and what comes later is
     /// refused.
     pub fn remove_bucket(&self, state: BucketState, now: RealTime) -> Plan<()> {

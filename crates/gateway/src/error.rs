@@ -29,6 +29,8 @@ pub enum Error {
     Versioned,
     /// A lock keeps the version.
     Locked,
+    /// The object is encrypted, and its key was not given.
+    Encrypted,
     /// There is no such placement target, or no such storage class.
     NoSuchPlacement,
     InvalidArgument,
@@ -85,7 +87,7 @@ impl Error {
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
             Self::InvalidPart | Self::PartTooSmall => Errno::EINVAL,
             Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,
-            Self::Locked => Errno::EACCES,
+            Self::Locked | Self::Encrypted => Errno::EACCES,
             Self::Versioned | Self::Realm => Errno::EOPNOTSUPP,
             Self::Resharding => Errno::EBUSY,
             Self::Damaged(_) | Self::Unexpected => Errno::EIO,

@@ -1,9 +1,12 @@
-//! What is left in a bucket's index of gateways that died: versions that were written and never shown, and
-//! names whose versions are gone. No list shows them, so that nobody could remove them but with their bucket.
+//! What is left in a bucket's index of gateways that died: versions that were written and never shown,
+//! names whose versions are gone, and parts whose upload is gone. No list shows them, so that nobody could remove
+//! them but with their bucket.
 //!
 //! 1. Writers are held off meanwhile: what is not shown yet never will be. A change that is prepared and may
 //!    still be under way is no leftover.
 //! 2. Nothing is removed before it is known that the bucket holds nothing else.
+//! 3. A bucket holds each upload that is there, and so the upload's parts. Where it holds none, entries of parts are
+//!    of uploads that are gone. Their data stays: a copy in another bucket may have it.
 
 use bytes::Bytes;
 use classes::client::index::{self, RawEntry};
@@ -13,7 +16,7 @@ use rgw::index::{Entry, Head as IndexHead};
 use rgw::{BucketInfo, Key, RawObject};
 use types::RealTime;
 
-use crate::objects::waste;
+use crate::objects::{META, NAMESPACE, waste};
 use crate::{Error, Op, Plan, Reply, Request, Site, garbage};
 
 /// Kinds of entries. Source: BIIndexType in src/cls/rgw/cls_rgw_types.h.
@@ -118,6 +121,12 @@ fn with_name(key: Key) -> Vec<Key> {
 /// outer one is none where the bucket holds something.
 type Leftover = Option<Option<Key>>;
 
+/// Whether a name in an index is that of a part of an upload, not of the upload itself.
+fn is_part(name: &Bytes) -> bool {
+    let key = Key::from_oid(name);
+    key.is_some_and(|key| key.namespace == NAMESPACE && !key.name.ends_with(META))
+}
+
 fn leftover(raw: &RawEntry, now: RealTime) -> Result<Leftover, Error> {
     let key = |name: &Bytes, instance: Bytes| Key::from_oid(name).map(|key| Key { instance, ..key });
     match raw.kind {
@@ -128,6 +137,9 @@ fn leftover(raw: &RawEntry, now: RealTime) -> Result<Leftover, Error> {
             // that was prepared before its name had others.
             let never_was = entry.has(VERSIONED) && !entry.exists && !entry.has(DELETE_MARKER);
             let is_listed = raw.kind == PLAIN && !entry.has(VERSION_MARKER) && !never_was;
+            if raw.kind == PLAIN && entry.pending.is_empty() && is_part(&entry.key.name) {
+                return Ok(Some(None));
+            }
             let is_left = entry.pending.is_empty() && !is_listed;
             Ok(is_left.then(|| key(&entry.key.name, entry.key.instance)))
         }

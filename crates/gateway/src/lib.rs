@@ -36,7 +36,7 @@ pub use error::Error;
 pub use garbage::{SHARDS as GARBAGE_SHARDS, Swept};
 pub use objects::{
     AttrChange, Complete, Condition, CopyTo, Finish, FinishPart, Head, Listed, ListedVersion, Listing, Lock,
-    MAX_PARTS, MIN_PART, Opened, Part, Removed, Remover, SharedBucket, Upload, UploadId, Written,
+    MAX_PARTS, MIN_PART, Opened, Part, Removed, Remover, Seal, SharedBucket, Upload, UploadId, Written,
 };
 pub use plan::{Plan, Rados};
 pub use site::{Moment, Site};

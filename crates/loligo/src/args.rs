@@ -99,6 +99,9 @@ pub struct UpArgs {
     /// Port of the gateway. [default: 7480, or the next free one]
     #[arg(long, value_name = "PORT", requires = "s3")]
     pub s3_port: Option<u16>,
+    /// Serve the dashboard as well, and print its address and a password that lets somebody sign in once.
+    #[arg(long)]
+    pub dashboard: bool,
     /// Seconds to wait for a healthy cluster with --detach.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub timeout: u64,
@@ -266,8 +269,7 @@ Any option of Ceph can be given as --option VALUE, and wins over the configurati
 
 It takes the place of ceph-mgr 16.2 on Ceph's own monitors and OSDs as well, with that manager's name, ceph.conf and keyring,
 active or standing by beside others: what ceph-mgr is started with is understood, -k, -m and -d among it. It stands for the
-modules balancer, crash, iostat, pg_autoscaler, progress, rbd_support (but for migrations and snapshots of mirrored images)
-and status. While others are switched on and in use (cephadm,
+modules balancer, crash, iostat, pg_autoscaler, progress and status. While others are switched on and in use (cephadm,
 dashboard, prometheus ...) it stays out of the way and says so; with --force it takes over all the same.";
 
 impl DaemonArgs {

@@ -123,6 +123,19 @@ impl Place {
         Ok(auth.with_options(&self.options))
     }
 
+    /// How the daemon reaches the cluster as a client of it.
+    pub fn client(&self) -> Result<rados::Config> {
+        let key = match self.method {
+            Method::None => None,
+            Method::Cephx => Some(self.key(&self.name)?),
+        };
+        let mut config = rados::Config::new(self.monitors.clone(), self.name.clone(), key);
+        let modes =
+            self.options.iter().filter(|(name, _)| name.starts_with("ms_") && name.ends_with("_mode"));
+        config.modes = modes.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Ok(config)
+    }
+
     /// Where an OSD or a manager listens.
     pub fn listen(&self) -> Result<ListenAt> {
         if self.folder.is_some() {

@@ -36,8 +36,11 @@ A user, then a server, then a client:
   loligo rgw --port 7480
   s3cmd --host 127.0.0.1:7480 --host-bucket 127.0.0.1:7480 --no-ssl --access_key KEY --secret_key SECRET mb s3://b
 
+Options of radosgw's that count, from the configuration file: rgw_crypt_require_ssl, rgw_trust_forwarded_https, rgw_crypt_s3_kms_backend
+(testing), rgw_crypt_s3_kms_encryption_keys, rgw_crypt_default_encryption_key, rgw_enable_static_website, rgw_dns_s3website_name.
+
 Served: buckets, objects with ranges and conditions, copies, uploads in parts, versions, ACLs, policies of buckets, tags, CORS, forms,
-presigned URLs, quotas, locks on objects, lifecycles; signatures of versions 4 and 2. What is not served (encryption, websites ...) is
+presigned URLs, quotas, locks on objects, lifecycles, encryption, websites; signatures of versions 4 and 2. What is not served (STS ...) is
 answered with 501 NotImplemented. TLS is a proxy's. Objects expire, and garbage goes, by whichever gateway comes first, radosgw or this.";
 
 #[derive(Debug, Clone, Args)]
@@ -148,14 +151,18 @@ impl Store {
         Worker::new(self.site.clone(), self.performer.clone(), interval)
     }
 
-    pub fn front(self, zonegroup: &str, window_bytes: u64) -> Arc<Front> {
-        let settings = Settings { zonegroup: zonegroup.to_owned() };
+    pub fn front(self, settings: Settings, window_bytes: u64) -> Arc<Front> {
         Arc::new(Front::new(Gateway::new(self.site, self.performer, settings), window_bytes))
     }
 }
 
 pub fn run(args: &RgwArgs) -> Result<()> {
     let config = args.connect.config()?;
+    let settings = Settings {
+        zonegroup: args.rgw_zonegroup.clone(),
+        encryption: crate::rgw_options::encryption(&config.rgw)?,
+        websites: crate::rgw_options::websites(&config.rgw)?,
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     crate::connect::on(&runtime, config, async |cluster| {
         let store = Store::open(cluster, &args.rgw_zone, &args.rgw_zonegroup).await?;
@@ -166,7 +173,7 @@ pub fn run(args: &RgwArgs) -> Result<()> {
                 say!("secret_key = {}", keys.secret);
                 Ok(())
             }
-            None => serve(store, args).await,
+            None => serve(store, args, settings).await,
         }
     })
 }
@@ -178,7 +185,7 @@ fn place(args: &RgwArgs) -> Result<Option<PidLock>> {
     Ok(Some(lock.context("the gateway of the folder runs already")?))
 }
 
-async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
+async fn serve(store: Store, args: &RgwArgs, settings: Settings) -> Result<()> {
     let listener = TcpListener::bind((args.listen, args.port)).await;
     let listener = listener.with_context(|| format!("cannot listen on {}:{}", args.listen, args.port))?;
     // After the port: whoever finds the place taken finds a gateway there, and not a stranger.
@@ -190,7 +197,7 @@ async fn serve(store: Store, args: &RgwArgs) -> Result<()> {
         tracing::warn!("lifecycles take {} s for a day: objects expire early", args.rgw_lc_debug_interval);
     }
     let worker = store.worker(args.rgw_lc_debug_interval);
-    let front = store.front(&args.rgw_zonegroup, bounds.window_bytes);
+    let front = store.front(settings, bounds.window_bytes);
     let (lifecycles, garbage) = (worker.clone(), worker.clone());
     let mut works = tokio::task::JoinSet::new();
     works.spawn(async move { lifecycles.run_lifecycles().await });

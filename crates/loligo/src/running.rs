@@ -14,7 +14,6 @@ use types::{AuthName, EntityAddr, EntityType, OsdId};
 
 use crate::failures::{self, Now, Record};
 use crate::fates::Fates;
-use crate::images::OfManager;
 use crate::layout::{ClusterDir, Description};
 use crate::mkfs::MonDir;
 use crate::place::Place;
@@ -159,12 +158,10 @@ impl<'a> Running<'a> {
             EntityType::Mon => self.mons.push((id, serve::start_mon_by_conf(place, self.part()).await?)),
             EntityType::Mgr => {
                 self.managers += 1;
-                let monitors = [self.told.as_slice(), &place.monitors].concat();
                 let settings = MgrSettings {
                     name: id.clone(),
                     listen: place.listen()?,
-                    clients: OfManager::new(place, monitors.clone())?,
-                    monitors,
+                    monitors: [self.told.as_slice(), &place.monitors].concat(),
                     auth: place.auth()?,
                     options: place.options.clone(),
                     admin_socket: AdminSocketAt::of(&place.values()),
@@ -172,7 +169,14 @@ impl<'a> Running<'a> {
                     force: matches!(self.site, Site::Alone { force: true, .. }),
                     descriptors: self.part().descriptors,
                 };
-                self.mgrs.push((id, Mgr::start(settings).await?));
+                let mgr = Mgr::start(settings).await?;
+                tokio::spawn(dashboard::run(dashboard::Site {
+                    manager: mgr.handle(),
+                    name: id.clone(),
+                    version: format!("loligo {}", env!("CARGO_PKG_VERSION")),
+                    client: place.client()?,
+                }));
+                self.mgrs.push((id, mgr));
             }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);

@@ -17,7 +17,7 @@ use crate::create;
 use crate::failures::{self, Record};
 use crate::layout::{ClusterDir, Description};
 use crate::serve;
-use crate::up_s3;
+use crate::{up_dashboard, up_s3};
 
 /// Between looks at the cluster's health.
 const POLL: Duration = Duration::from_millis(20);
@@ -31,7 +31,10 @@ pub fn up(args: &UpArgs) -> Result<()> {
     // One in the foreground has ended by now.
     let other = dir.running("loligo").is_some_and(|pid| pid != std::process::id());
     let runs = other || !alive(&dir, &d).is_empty();
-    if args.s3 && runs { start_s3(&dir, &d, args) } else { Ok(()) }
+    if args.s3 && runs {
+        start_s3(&dir, &d, args)?;
+    }
+    if args.dashboard && runs { up_dashboard::open(&dir, &d) } else { Ok(()) }
 }
 
 fn start_s3(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<()> {
@@ -367,6 +370,9 @@ fn report_when_healthy(dir: &ClusterDir, d: &Description, args: &UpArgs) {
             grow(&dir, &d, &args)?;
             if args.s3 {
                 start_s3(&dir, &d, &args)?;
+            }
+            if args.dashboard {
+                up_dashboard::open(&dir, &d)?;
             }
             say!("\nCtrl-C stops it; the data stays.");
             Ok(())

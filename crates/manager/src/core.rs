@@ -16,7 +16,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use maps::{Incremental, MgrMap, OsdMap};
 use messages::Message;
-use messages::mgr::{HealthCheck, HealthChecks, MMgrConfigure, MMgrReport, MMonMgrReport, MPgDigest};
+use messages::mgr::{HealthCheck, HealthChecks, MMgrConfigure, MMonMgrReport, MPgDigest};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::pool_stats::{MPgStats, MPgStatsAck};
 use monitor::Whose;
@@ -26,8 +26,10 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 
 use crate::autoscaler::Autoscaler;
 use crate::balancer::{Balancer, View};
+use crate::command::ReplyTo;
 use crate::crashes::{self, Crashes, KEYS};
 use crate::daemons::Daemons;
+use crate::dashboard::DashboardAt;
 use crate::devices::{self, Devices};
 use crate::digest::digest;
 use crate::file_systems::FileSystems;
@@ -39,9 +41,9 @@ use crate::outcome::{Refusals, Then};
 use crate::pg_map::PgMap;
 use crate::pg_steps::{self, pg_steps};
 use crate::progress::{self, Progress};
-use crate::rbd::Rbd;
 use crate::report::pg_map_digest;
 use crate::sums::Sums;
+use crate::users::{self, Once, Users, WithHash};
 
 const DIGEST_SOON: Duration = Duration::from_millis(20);
 /// Ceph's monitors write a report and all maps that it changes; Ceph's own manager sends one in two seconds.
@@ -74,6 +76,8 @@ enum Kept {
     Crashes,
     Devices,
     Progress,
+    /// Who may sign in to the dashboard.
+    Users,
     /// What metadata servers said of themselves.
     Mds,
     /// The same of OSDs and of monitors: where their disks are.
@@ -98,8 +102,8 @@ pub struct Manager {
     pub(crate) options: Values,
     /// From where this manager's own counters are shown.
     pub(crate) resets: Resets,
-    /// What daemons were last told of how to report, and OSDs.
-    wished: [MMgrConfigure; 2],
+    /// What daemons were last told of how to report.
+    wished: MMgrConfigure,
     pub(crate) sessions: BTreeMap<ConnId, PeerInfo>,
     /// Commands that the monitors are asked to run on behalf of clients.
     pub(crate) mon_commands: MonCommands,
@@ -111,7 +115,17 @@ pub struct Manager {
     pub(crate) refusals: Refusals,
     pub(crate) file_systems: FileSystems,
     pub(crate) devices: Devices,
-    pub(crate) rbd: Rbd,
+    pub(crate) users: Users,
+    pub(crate) once: Once,
+    /// Whose passwords are being hashed, and what becomes of that.
+    pub(crate) hashing: BTreeMap<u64, (ReplyTo, WithHash)>,
+    pub(crate) hashes: u64,
+    /// What this manager serves besides, and where.
+    pub(crate) serving: BTreeMap<String, String>,
+    /// What the monitors say of modules' options.
+    pub(crate) module_options: BTreeMap<String, String>,
+    /// Where the dashboard was last told to be served, or why it is not.
+    pub(crate) dashboard: Result<Option<DashboardAt>, String>,
     /// When daemons' disks are asked for, after one of them has come up.
     disks_at: Option<Duration>,
     /// The numbers of questions for what the monitors keep, while they are open.
@@ -149,7 +163,7 @@ impl Manager {
             daemons: Daemons::default(),
             options,
             resets: Resets::default(),
-            wished: <[MMgrConfigure; 2]>::default(),
+            wished: MMgrConfigure::default(),
             sessions: BTreeMap::new(),
             mon_commands: MonCommands::default(),
             crashes: Crashes::default(),
@@ -159,7 +173,13 @@ impl Manager {
             refusals: Refusals::default(),
             file_systems: FileSystems::default(),
             devices: Devices::default(),
-            rbd: Rbd::default(),
+            users: Users::default(),
+            once: Once::default(),
+            hashing: BTreeMap::new(),
+            hashes: 0,
+            serving: BTreeMap::new(),
+            module_options: BTreeMap::new(),
+            dashboard: Ok(None),
             disks_at: None,
             asked: BTreeMap::new(),
             early: VecDeque::new(),
@@ -191,10 +211,14 @@ impl Manager {
             Input::Message { conn, tid, msg } => self.message(now, conn, tid, msg, out),
             Input::FromMon { tid, msg } => self.mon_message(now, tid, msg, out),
             Input::MonConnected { gid } => self.mon_connected(now, gid, out),
-            Input::Client { started } => self.rbd_client(now, started, out),
-            Input::ImageProgress { id, done, of } => self.rbd_progress(now, id, done, of),
-            Input::ImageDone { id, result } => self.rbd_done(now, id, result, out),
-            Input::OldTickets { count } => self.daemons.tickets_refused += count,
+            Input::Ask { id, ask } => self.asked_here(now, id, ask, out),
+            Input::Hashed { id, hash } => self.hashed(now, id, hash, out),
+            Input::Serving(services) => {
+                let news = std::mem::replace(&mut self.serving, services) != self.serving;
+                if news && self.mon {
+                    self.beacon(now, out);
+                }
+            }
             Input::Tick => self.tick(now, out),
         }
         self.maybe_digest(now, out);
@@ -205,7 +229,6 @@ impl Manager {
         let news = self.daemons.disconnected(now, conn);
         self.pgs.health_changed(news, now);
         self.mon_commands.forget(conn);
-        self.rbd.forget(conn);
         self.early.retain(|(_, of, _)| *of != conn);
     }
 
@@ -259,7 +282,6 @@ impl Manager {
             self.autoscale(now, out);
             self.balance(now, out);
             self.prune_crashes(now, out);
-            self.tick_rbd(now, out);
         }
         self.tell_progress(now, out);
         self.ask_for_disks(now, out);
@@ -277,7 +299,7 @@ impl Manager {
     }
 
     /// Whether the monitors, the PGs and our own place are known well enough to change anything.
-    pub(crate) fn acts(&self) -> bool {
+    fn acts(&self) -> bool {
         self.mon && self.active && self.pgs.ready && self.standing.whose.is_some()
     }
 
@@ -398,10 +420,12 @@ impl Manager {
                 self.balancer.configure(&m.options);
                 self.progress.configure(&m.options);
                 self.autoscaler.configure(&m.options);
-                self.rbd.schedules.configure(now, &m.options);
                 let news = self.crashes.configure(&m.options);
                 self.pgs.health_changed(news, now);
                 self.configured = true;
+                self.module_options =
+                    m.options.iter().filter(|(k, _)| k.starts_with("mgr/")).map(own).collect();
+                self.look_at_dashboard(out);
             }
             Message::MonCommandAck(ack) if self.standing.is_answer(tid) => self.told_whose(now, &ack, out),
             Message::MonCommandAck(ack) => match self.asked.remove(&tid) {
@@ -412,6 +436,9 @@ impl Manager {
                 Some(Kept::Devices) => self.devices.load(&ack.output),
                 Some(Kept::Disks(kind)) => self.devices.take_metadata(kind, &ack.output),
                 Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
+                Some(Kept::Users) => {
+                    out.extend(self.users.load(ack.result, &ack.output).err().map(Output::Warn));
+                }
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
                     let fsid = self.fsid();
@@ -450,7 +477,6 @@ impl Manager {
         let was_confirmed = std::mem::replace(&mut self.confirmed, self.active);
         let deposed = was_confirmed && !self.active;
         self.look_at_modules(now, &map, out);
-        self.rbd_map(&map, out);
         if self.confirmed && !was_confirmed {
             // With this one the monitors learn that we serve.
             self.beacon(now, out);
@@ -460,7 +486,7 @@ impl Manager {
         }
         self.pgs = PgMap::default();
         self.progress.forget();
-        self.rbd.forget_all(out);
+        self.users.forget();
         self.autoscaler.checks.clear();
         self.digested = None;
         if let Some(map) = &self.map {
@@ -529,6 +555,7 @@ impl Manager {
             (Kept::Crashes, json!({ "prefix": "config-key dump", "key": KEYS, "format": "json" })),
             (Kept::Devices, json!({ "prefix": "config-key dump", "key": devices::KEYS, "format": "json" })),
             (Kept::Progress, json!({ "prefix": "config-key get", "key": progress::KEY })),
+            (Kept::Users, json!({ "prefix": "config-key get", "key": users::KEY })),
         ] {
             let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
             self.asked.insert(self.mon_commands.send_own(fsid, request, out), kept);
@@ -565,11 +592,10 @@ impl Manager {
 
     fn message(&mut self, now: Now, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
         let Some(peer) = self.sessions.get(&conn).cloned() else { return };
-        let is_osd = peer.name.entity_type() == Some(EntityType::Osd);
         match msg {
             Message::MgrOpen(open) => {
-                out.extend(self.daemons.opened(now, conn, &peer, *open).map(Output::Warn));
-                out.push(Output::send(conn, 0, self.wishes(is_osd)));
+                self.daemons.opened(now, conn, &peer, *open);
+                out.push(Output::send(conn, 0, self.wishes()));
             }
             Message::MgrClose(close) => {
                 let news = self.daemons.closed(now, conn);
@@ -580,12 +606,9 @@ impl Manager {
                 out.extend(self.daemons.counted(conn, &peer, &report).map(Output::Warn));
                 let news = self.daemons.reported(now, conn, &peer, &report);
                 self.pgs.health_changed(news, now);
-                if is_osd {
-                    self.metrics(conn, &peer, &report, out);
-                }
             }
             Message::PgStats(report) => {
-                let osd = is_osd.then_some(peer.name.num);
+                let osd = (peer.name.entity_type() == Some(EntityType::Osd)).then_some(peer.name.num);
                 if let Some(osd) = osd.and_then(|n| i32::try_from(n).ok()) {
                     self.take_report(now, OsdId(osd), conn, *report, out);
                 }
@@ -598,42 +621,23 @@ impl Manager {
         }
     }
 
-    /// How often a daemon is to report, and which counters; OSDs also what images are used.
-    fn wishes(&self, is_osd: bool) -> MMgrConfigure {
+    /// How often daemons are to report, and which counters.
+    fn wishes(&self) -> MMgrConfigure {
         let number = |name: &str, usual| u32::try_from(self.options.int(name)).unwrap_or(usual);
-        let wishes = MMgrConfigure {
+        MMgrConfigure {
             period_s: number("mgr_stats_period", 5),
             threshold: number("mgr_stats_threshold", 5),
             ..MMgrConfigure::default()
-        };
-        let queries = self.rbd.perf.queries();
-        if is_osd && !queries.is_empty() { wishes.with_metric_queries(&queries) } else { wishes }
+        }
     }
 
     /// Tells every daemon when they are others than before. Source: DaemonServer::handle_conf_change.
     fn tell_new_wishes(&mut self, out: &mut Vec<Output>) {
-        let wishes = [false, true].map(|is_osd| self.wishes(is_osd));
-        if wishes == self.wished {
-            return;
-        }
-        for (key, daemon) in &self.daemons.daemons {
-            let is_osd = usize::from(key.service == "osd");
-            let of = |wishes: &[MMgrConfigure; 2]| wishes.get(is_osd).cloned();
-            if let (Some(conn), Some(wish), true) =
-                (daemon.conn, of(&wishes), of(&wishes) != of(&self.wished))
-            {
-                out.push(Output::send(conn, 0, wish));
-            }
-        }
-        self.wished = wishes;
-    }
-
-    /// Takes what an OSD has summed up of images.
-    fn metrics(&mut self, conn: ConnId, peer: &PeerInfo, report: &MMgrReport, out: &mut Vec<Output>) {
-        match report.metrics() {
-            Ok(metrics) if self.daemons.is_of(conn, peer, report) => self.rbd.perf.take(&metrics),
-            Ok(_) => {}
-            Err(_) => out.extend(self.daemons.refuse_metrics(conn, peer).map(Output::Warn)),
+        let wishes = self.wishes();
+        if wishes != self.wished {
+            let conns = self.daemons.daemons.values().filter_map(|d| d.conn);
+            out.extend(conns.map(|conn| Output::send(conn, 0, wishes.clone())));
+            self.wished = wishes;
         }
     }
 
@@ -653,6 +657,10 @@ impl Manager {
             }
         }
     }
+}
+
+fn own((name, value): (&String, &String)) -> (String, String) {
+    (name.clone(), value.clone())
 }
 
 pub(crate) fn subscribe<const N: usize>(what: [(&str, SubscribeItem); N], out: &mut Vec<Output>) {

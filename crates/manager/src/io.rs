@@ -1,12 +1,15 @@
 //! What goes into the manager core and what comes out of it.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use cephx::caps::MgrCap;
 use messages::Message;
 use monitor::Whose;
-use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName};
+use monitor::command::Reply;
+use types::{AuthName, ConnId, EntityAddr, EntityName};
 
-pub use crate::rbd::job;
-use job::{Failed, Found, Job};
+use crate::dashboard::DashboardAt;
 
 /// Who is at the other end of an accepted connection.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,28 +44,27 @@ pub enum Input {
     MonConnected {
         gid: u64,
     },
-    /// The client that was to be started works under these addresses, or why there is none.
-    Client {
-        started: Result<AddrVec, String>,
-    },
-    /// So much of a job is done, of so much.
-    ImageProgress {
+    /// Somebody in this process wants to know something; answered under this number.
+    Ask {
         id: u64,
-        done: u64,
-        of: u64,
+        ask: Ask,
     },
-    /// A job is over.
-    ImageDone {
+    /// The bcrypt hash of a password; `None` where none could be made.
+    Hashed {
         id: u64,
-        result: Result<Found, Failed>,
+        hash: Option<String>,
     },
-    /// So many peers were refused because their tickets have the form of Ceph's monitors, and this cluster's
-    /// monitors are ours.
-    OldTickets {
-        count: u64,
-    },
+    /// What this manager serves besides, by name, and where: the monitors are told.
+    Serving(BTreeMap<String, String>),
     /// Time passes; due about every 250 ms.
     Tick,
+}
+
+/// A command of somebody in this process, who may do everything.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ask {
+    Manager { json: String, input: Bytes },
+    Monitors { json: String, input: Bytes },
 }
 
 /// One effect, to be carried out in order.
@@ -86,19 +88,18 @@ pub enum Output {
     Respawn,
     /// Whose the monitors are. Those of Ceph's give our clients tickets of another form than ours do.
     Monitors(Whose),
-    /// A client of the cluster is needed for jobs; answered by `Input::Client`.
-    StartClient,
-    /// It is not needed any more: its jobs end where they are, and are not answered.
-    EndClient,
-    /// To be done by the client.
-    Image {
+    /// To whoever asked under this number.
+    Answer {
         id: u64,
-        job: Job,
+        reply: Reply,
     },
-    /// A job is to end early; it is answered all the same.
-    CancelImage {
+    /// A password is to be hashed; [`Input::Hashed`] brings what it came to.
+    Hash {
         id: u64,
+        password: String,
     },
+    /// Where the dashboard is to be served from now on, or not any more.
+    Dashboard(Option<DashboardAt>),
     /// For whoever reads the log.
     Warn(String),
     /// The manager cannot go on, in words for its owner.

@@ -19,6 +19,7 @@ mod balancer;
 mod counters;
 mod crashes;
 mod daemons;
+mod dashboard;
 mod devices;
 mod digest;
 mod file_systems;
@@ -26,8 +27,9 @@ mod health;
 mod mon_commands;
 mod outcome;
 mod progress;
-mod rbd;
 mod report;
+mod shown;
+pub mod users;
 
 pub mod command;
 mod dump;
@@ -36,5 +38,7 @@ mod text;
 mod times;
 
 pub use core::{Manager, Settings};
-pub use io::{Input, Output, PeerInfo, job};
+pub use dashboard::DashboardAt;
+pub use io::{Ask, Input, Output, PeerInfo};
 pub use pg_map::{OsdReport, PgMap};
+pub use shown::Figures;

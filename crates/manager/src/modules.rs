@@ -10,11 +10,10 @@ use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
 
 use crate::balancer::{self, Mode};
-use crate::{autoscaler, crashes, progress, rbd};
+use crate::{autoscaler, crashes, dashboard, progress};
 
 /// Served here.
-const SERVED: [&str; 7] =
-    ["balancer", "crash", "iostat", "pg_autoscaler", "progress", "rbd_support", "status"];
+const SERVED: [&str; 7] = ["balancer", "crash", "dashboard", "iostat", "pg_autoscaler", "progress", "status"];
 
 /// Codes of health that Ceph's always-on modules make.
 const CODES_OF_MODULES: &str = "DEVICE_HEALTH*, MGR_MODULE_*, TELEMETRY_CHANGED";
@@ -23,7 +22,6 @@ const CODES_OF_MODULES: &str = "DEVICE_HEALTH*, MGR_MODULE_*, TELEMETRY_CHANGED"
 const NOT_SERVED: [&str; 26] = [
     "alerts",
     "cephadm",
-    "dashboard",
     "devicehealth",
     "diskprediction_local",
     "influx",
@@ -37,6 +35,7 @@ const NOT_SERVED: [&str; 26] = [
     "osd_perf_query",
     "osd_support",
     "prometheus",
+    "rbd_support",
     "restful",
     "rook",
     "selftest",
@@ -72,9 +71,9 @@ fn info(name: &str, error: &str) -> ModuleInfo {
     let options = match name {
         "balancer" => described(&balancer::OPTIONS),
         "crash" => described(&crashes::OPTIONS),
+        dashboard::MODULE => described(&dashboard::OPTIONS),
         "pg_autoscaler" => described(&autoscaler::OPTIONS),
         "progress" => described(&progress::OPTIONS),
-        "rbd_support" => described(&rbd::OPTIONS),
         _ => BTreeMap::new(),
     };
     ModuleInfo { name: name.to_owned(), can_run: error.is_empty(), error: error.to_owned(), options }
@@ -124,7 +123,7 @@ pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
     let missing: Vec<&str> = all.iter().map(String::as_str).filter(|name| !is_served(name)).collect();
     Some(format!(
         "of the modules that are always on this manager does not stand for {}; no health checks are made of \
-         {CODES_OF_MODULES}; of rbd_support it does neither migrations nor snapshots of mirrored images",
+         {CODES_OF_MODULES}",
         missing.join(", ")
     ))
 }
@@ -164,7 +163,7 @@ mod tests {
     #[test]
     fn what_is_always_on_and_not_served_is_named() {
         let said = always_on_unserved(&MgrMap::initial()).expect("a line");
-        assert!(said.contains("devicehealth, orchestrator, telemetry, volumes;"), "{said}");
+        assert!(said.contains("devicehealth, orchestrator, rbd_support, telemetry, volumes;"), "{said}");
         assert_eq!(always_on_unserved(&MgrMap::default()), None);
     }
 

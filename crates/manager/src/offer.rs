@@ -25,7 +25,6 @@ use crate::daemons::Daemons;
 use crate::io::Output;
 use crate::modules;
 use crate::mon_commands::MonRequest;
-use crate::rbd::MODULE;
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
 /// A monitor that has no quorum answers late, one that was replaced never.
@@ -101,10 +100,7 @@ impl Manager {
         }
         self.standing.beacon_at = now.mono + BEACON_EVERY;
         let of_ceph = self.standing.whose == Some(Whose::Ceph);
-        let client = self.rbd.client_addrs().filter(|_| self.confirmed);
         let beacon = MMgrBeacon {
-            client_names: client.map(|_| MODULE.to_owned()).into_iter().collect(),
-            client_addrs: client.cloned().into_iter().collect(),
             addrs: self.settings.addrs.clone(),
             gid: self.gid,
             // Ceph's monitors take the commands of a manager that has just begun to serve.
@@ -113,6 +109,7 @@ impl Manager {
             fsid: self.fsid(),
             commands: crate::command::descriptions(),
             metadata: self.settings.metadata.clone(),
+            services: self.serving.clone(),
             modules: if of_ceph { modules::offered() } else { modules::served() },
             features: types::features::PACIFIC,
             ..MMgrBeacon::default()
@@ -209,6 +206,7 @@ impl Manager {
         let is_first = self.modules.replace(map.modules.clone()).is_none();
         self.standing.switched_on = modules::unserved(map);
         self.standing.stands_by = map.standbys.contains_key(&self.gid);
+        self.look_at_dashboard(out);
         self.standing.always_on = modules::always_on_unserved(map);
         self.say_always_on(out);
         self.weigh_modules(now, is_first, out);

@@ -14,7 +14,7 @@ use types::{Errno, Now, PoolId};
 use crate::core::Manager;
 use crate::io::Output;
 use crate::mon_commands::{MonRequest, Over, Plan, Refused};
-use crate::rbd::schedule::{Level, Schedule};
+use crate::users::AccessDb;
 use crate::{crashes, devices};
 
 const SAID_AGAIN: Duration = Duration::from_secs(60);
@@ -36,8 +36,8 @@ pub(crate) enum Then {
     Scaled(Vec<PoolId>),
     /// The autoscaler of all pools is switched off, or on.
     NoAutoscale(bool),
-    /// When the trash of all pools is emptied.
-    TrashSchedule(Schedule),
+    /// Who may sign in to the dashboard.
+    Users(Box<AccessDb>),
 }
 
 /// What was refused of late, and when that was said.
@@ -127,12 +127,7 @@ impl Manager {
                     self.progress.scaling_is_over(now);
                 }
             }
-            Then::TrashSchedule(schedule) => {
-                self.rbd.setting = false;
-                if is_done {
-                    self.rbd.schedules.keep(now, Level::default(), schedule);
-                }
-            }
+            Then::Users(db) => self.users.kept(is_done.then_some(*db)),
             Then::Device(_) | Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use maps::{NO_OSD, OsdMap, Pool};
+use maps::{NO_OSD, OsdMap};
 use messages::pg_state;
 use messages::pool_stats::MPgStats;
 use messages::stats::{ObjectStatSum, OsdStat, PgStat, StoreStatfs};
@@ -241,13 +241,8 @@ impl OsdReport {
 /// Erasure-coded pools whose numbers are not those of their profile. OSDs make no PGs of them, and nobody
 /// will ever report any.
 pub(crate) fn unserved(map: &OsdMap) -> BTreeSet<PoolId> {
-    let none = BTreeMap::new();
-    let is_misfit = |pool: &Pool| {
-        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
-        erasure::of_pool(profile, pool.size.into(), pool.stripe_width).is_err()
-    };
     let coded = map.pools.iter().filter(|(_, pool)| pool.is_erasure());
-    coded.filter(|(_, pool)| is_misfit(pool)).map(|(id, _)| *id).collect()
+    coded.filter(|(_, pool)| erasure::of_pool(map, pool).is_err()).map(|(id, _)| *id).collect()
 }
 
 /// A PG that nobody has reported. Its times make it count as stuck when that lasts.
@@ -272,7 +267,7 @@ fn unknown(since: Utime) -> PgStat {
 
 #[cfg(test)]
 mod tests {
-    use maps::PoolType;
+    use maps::{Pool, PoolType};
 
     use super::*;
 

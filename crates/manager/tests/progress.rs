@@ -97,6 +97,8 @@ impl Cluster {
                 self.kept = Some(serde_json::from_slice(&m.input).unwrap());
                 ack
             }
+            // Nobody may sign in to the dashboard.
+            ("config-key get", false) => MMonCommandAck { result: -2, ..ack },
             // Crash reports are asked for with it.
             (get, _) if get.starts_with("config-key ") => ack,
             _ => {

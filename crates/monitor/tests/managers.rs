@@ -853,7 +853,7 @@ fn modules_are_switched_as_the_managers_have_them() {
     assert!(!served(&mut w));
     assert_eq!(say(&mut w, "disable", "iostat"), done);
     assert_eq!(say(&mut w, "enable", "iostat"), done, "ours stands for it");
-    assert_eq!(say(&mut w, "enable", "dashboard").0, -2);
+    assert_eq!(say(&mut w, "enable", "zabbix").0, -2);
     assert_eq!(say(&mut w, "disable", "prometheus"), done);
     assert!(served(&mut w));
     // With force any name goes in, but neither without end nor of any length.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use erasure::ChunkSet;
+use maps::{OsdMap, Pool, PoolType};
 use pg::coded::{
     Gathered, Geometry, Kept, Needed, Parts, SplitStop, forget, kept_in, prepare, split, take_back,
 };
@@ -77,8 +78,12 @@ struct Coded {
 
 impl Coded {
     fn new(values: &BTreeMap<String, String>, width: u32) -> Self {
-        let size = erasure::Profile::new(values).unwrap().chunks();
-        let geometry = Geometry::new(values, size, width).unwrap();
+        let mut map = OsdMap::default();
+        map.erasure_code_profiles.insert("p".to_owned(), values.clone());
+        let mut pool = Pool::new(PoolType::Erasure, 1);
+        pool.size = erasure::Profile::new(values).unwrap().chunks() as u8;
+        (pool.stripe_width, pool.erasure_code_profile) = (width, "p".to_owned());
+        let geometry = Geometry::of_pool(&map, &pool).unwrap();
         let shards = (0..geometry.shards()).map(|_| Shard::new()).collect();
         Self { geometry, shards, version: 0, gathered: Vec::new() }
     }
@@ -151,9 +156,11 @@ impl Coded {
 
     /// Applies a split write on some shards.
     fn apply(&mut self, parts: &Parts, entries: &[LogEntry], on: ChunkSet) {
+        let none = BTreeMap::new();
         for (at, (shard, part)) in self.shards.iter_mut().zip(&parts.shards).enumerate() {
             if on.contains(at) {
-                let ready = prepare(&mut shard.store, id(at), part.txn.clone(), &part.adds, entries).unwrap();
+                let (txn, adds) = (part.txn.clone(), (&*part.adds, &none));
+                let ready = prepare(&mut shard.store, id(at), txn, adds, entries).unwrap();
                 assert!(ready.damaged.is_empty());
                 shard.kept.extend(ready.kept);
                 shard.submit(ready.txn);
@@ -496,7 +503,9 @@ fn a_damaged_coding_chunk_takes_nothing_more() {
     let adds = &parts.shards[4].adds;
     assert_eq!(adds.len(), 1);
     let shard = &mut coded.shards[4];
-    let prepared = |shard: &mut Shard| prepare(&mut shard.store, id(4), Txn::new(), adds, &[]).unwrap();
+    let none = BTreeMap::new();
+    let prepared =
+        |shard: &mut Shard| prepare(&mut shard.store, id(4), Txn::new(), (adds, &none), &[]).unwrap();
     let ready = prepared(shard);
     assert!(ready.damaged.is_empty() && ready.txn.ops().len() == 1);
     // Nothing of it is in memory after a start, and its blocks on the medium are others.

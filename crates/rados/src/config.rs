@@ -38,8 +38,33 @@ pub struct Config {
     pub objecter: Settings,
     /// The options `ms_*_mode`, where they are set.
     pub modes: BTreeMap<String, String>,
+    /// Options `rgw_*` of gateways of object storage, where they are set.
+    pub rgw: GatewayOptions,
     /// The file that this was read from.
     pub conf: Option<PathBuf>,
+}
+
+/// Options by their names. Some are secrets, which nobody is to see in a log.
+#[derive(Clone, Default)]
+pub struct GatewayOptions(BTreeMap<String, String>);
+
+impl GatewayOptions {
+    /// The text of an option that is set.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl FromIterator<(String, String)> for GatewayOptions {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(options: I) -> Self {
+        Self(options.into_iter().collect())
+    }
+}
+
+impl std::fmt::Debug for GatewayOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// What a program's command line says of the configuration; everything may be left out.
@@ -71,6 +96,7 @@ impl Config {
             mon_timeout: None,
             objecter: Settings::default(),
             modes: BTreeMap::new(),
+            rgw: GatewayOptions::default(),
             conf: None,
         }
     }
@@ -108,6 +134,8 @@ impl Config {
         let is_mode = |name: &str| name.starts_with("ms_") && name.ends_with("_mode");
         let modes = options.iter().filter(|(name, _)| is_mode(name));
         config.modes = modes.map(|(name, text)| (name.clone(), text.clone())).collect();
+        let of_gateway = options.iter().filter(|(name, _)| name.starts_with("rgw_"));
+        config.rgw = of_gateway.map(|(name, text)| (name.clone(), text.clone())).collect();
         let seconds = |key: &str| option(key).and_then(|v| v.parse::<f64>().ok()).filter(|s| *s > 0.0);
         let duration = |key: &str| seconds(key).and_then(|s| Duration::try_from_secs_f64(s).ok());
         config.op_timeout = duration("rados_osd_op_timeout");

@@ -37,7 +37,7 @@ mod shell;
 
 pub use cluster::{Cluster, ClusterStat, CommandOutput, Pending, Reply};
 pub use conf::{Conf, ConfError};
-pub use config::{Config, Find, parse_mon_host};
+pub use config::{Config, Find, GatewayOptions, parse_mon_host};
 pub use error::{Error, Result};
 pub use ioctx::{IoCtx, ObjectStat, OmapPage, SparseRead};
 pub use list::{Cursor, ListFilter, ListedObject, Objects};

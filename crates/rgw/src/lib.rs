@@ -37,6 +37,7 @@ pub mod index;
 mod reshard;
 
 // Objects.
+pub mod crypt;
 mod garbage;
 pub mod iso_8601;
 mod manifest;
@@ -54,6 +55,7 @@ mod notice;
 pub use acl::{AccessControl, AccessList, Grant, Grantee, Owner, Permissions, Referer};
 pub use bucket::{BucketInfo, EntryPoint, Versioning};
 pub use cors::{Cors, CorsRule};
+pub use crypt::{Cipher, Encryption};
 pub use garbage::{Chain, Garbage, GarbageObject};
 pub use kept::Kept;
 pub use layout::{HashType, IndexGeneration, IndexType, Layout, LogGeneration};

@@ -7,7 +7,7 @@
 //! Source: src/rgw/rgw_obj_manifest.h and .cc.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
@@ -222,6 +222,29 @@ impl Manifest {
         let bucket = if self.tail.bucket.name.is_empty() { &self.object.bucket } else { &self.tail.bucket };
         let (object, placement) = (Object { bucket: bucket.clone(), key }, self.tail.placement.clone());
         Some(Stripe { object, placement, offset: 0, at, length })
+    }
+
+    /// Where the part begins and ends that the byte at `offset` is in: the whole of what was not uploaded in
+    /// parts. `None` behind the end, and where the manifest does not tell. Source:
+    /// RGWGetObj_BlockDecrypt::read_manifest in src/rgw/rgw_crypt.cc.
+    pub fn part_at(&self, offset: u64) -> Option<Range<u64>> {
+        if offset >= self.size || self.is_explicit {
+            return None;
+        }
+        let Some((_, rule)) = self.rules.range(..=offset).next_back().or_else(|| self.rules.iter().next())
+        else {
+            return (self.size <= self.head_size).then_some(0..self.size);
+        };
+        if rule.first_part == 0 {
+            return (self.rules.len() == 1).then_some(0..self.size);
+        }
+        let behind = (Bound::Excluded(rule.offset.max(offset)), Bound::Unbounded);
+        let end = self.rules.range(behind).next().map_or(self.size, |(at, _)| (*at).min(self.size));
+        let part = offset.checked_sub(rule.offset)?.checked_div(rule.part_size).unwrap_or(0);
+        let at = rule.offset.checked_add(part.checked_mul(rule.part_size)?)?;
+        let part_end = if rule.part_size > 0 { at.saturating_add(rule.part_size) } else { end };
+        // A head would be of no part.
+        (self.head_size == 0).then_some(at..part_end.min(end))
     }
 
     fn piece_at(&self, offset: u64) -> Option<Stripe> {

@@ -91,6 +91,11 @@ const KNOWN: [(Method, bool, &[&str]); 6] = [
     ),
 ];
 
+/// Whether a client says something by a field of the query that no operation is chosen by.
+fn of_client(name: &str) -> bool {
+    name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"))
+}
+
 /// Refuses changes that ask for more than is known: without the name the same request does something else,
 /// and takes `DELETE /bucket?notification` for the end of the bucket.
 pub fn check_query(parts: &Parts) -> S3Result<()> {
@@ -103,9 +108,13 @@ pub fn check_query(parts: &Parts) -> S3Result<()> {
     let known = KNOWN.iter().find(|(method, object, _)| *method == parts.method && *object == is_object);
     let Some((.., known)) = known else { return Ok(()) };
     let names = query_names(parts);
-    let of_client = |name: &str| name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("x-"));
     if names.iter().any(|name| !known.contains(name) && !OF_SIGNATURE.contains(name) && !of_client(name)) {
         return Err(errors::not_served("the query asks for what is not served"));
+    }
+    // Headers ask for encryption; what asks for it here would be stored as it is.
+    let encrypts = |name: &&str| name.to_ascii_lowercase().starts_with("x-amz-server-side-encryption");
+    if names.iter().any(encrypts) {
+        return Err(errors::not_served("encryption is asked for by headers alone"));
     }
     let has = |name: &str| names.contains(&name);
     if parts.method == Method::PUT && has("partNumber") != has("uploadId") {
@@ -203,7 +212,7 @@ pub fn is_data(parts: &Parts) -> S3Result<bool> {
     let query = parts.uri.query().unwrap_or_default().split('&').filter(|field| !field.is_empty());
     let plain = |field: &str| {
         let name = field.split('=').next().unwrap_or_default();
-        matches!(name, "partNumber" | "uploadId" | "x-id") || OF_SIGNATURE.contains(&name)
+        matches!(name, "partNumber" | "uploadId") || OF_SIGNATURE.contains(&name) || of_client(name)
     };
     let mut fields = query;
     let is_copy = parts.headers.contains_key("x-amz-copy-source");
@@ -361,6 +370,7 @@ mod tests {
             (Method::DELETE, "/b/k?acl"),
             (Method::POST, "/b?deletes"),
             (Method::PUT, "/b?uploads"),
+            (Method::PUT, "/b/k?X-Amz-Server-Side-Encryption=aws:kms"),
         ] {
             assert_eq!(code(method, uri).as_deref(), Some("NotImplemented"), "{uri}");
         }

@@ -8,9 +8,10 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use gateway::Head;
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 use rgw::{AccessControl, Tags};
 use s3s::dto::Timestamp;
-use s3s::{S3ErrorCode, S3Result};
+use s3s::{S3ErrorCode, S3Result, s3_error};
 use types::RealTime;
 
 use crate::errors;
@@ -37,25 +38,21 @@ const METADATA: &str = "x-amz-meta-";
 /// Type of what has none. Source: src/rgw/rgw_rest_s3.cc.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
-/// Headers of a request for what is not served; those of locks where the request writes no object.
-pub fn refuse(headers: &HeaderMap, writes: bool) -> S3Result<()> {
+/// Headers of a request for what is not served; those of locks where the request writes no object, those of
+/// encryption where it is of none. Of two headers of encryption with one name nobody knows which one counts.
+pub fn refuse(headers: &HeaderMap, writes: bool, of_object: bool) -> S3Result<()> {
     let unserved = |name: &str| {
-        name.starts_with("x-amz-server-side-encryption")
+        (name.starts_with("x-amz-server-side-encryption") && !of_object)
             || (name.starts_with("x-amz-object-lock") && !writes)
-            || name.starts_with("x-amz-copy-source-server-side-encryption")
+            || name == "x-amz-server-side-encryption-context"
             || name == "x-amz-write-offset-bytes"
             || name == "x-amz-mfa"
             || name == "x-amz-expected-bucket-owner"
             || name == "x-amz-source-expected-bucket-owner"
     };
-    // Half of what an encryption needs is no request for one.
-    let half = |part: &str, whole: &str| headers.contains_key(part) && !headers.contains_key(whole);
-    let customer = "x-amz-server-side-encryption-customer-algorithm";
-    if half("x-amz-server-side-encryption-customer-key", customer)
-        || half("x-amz-server-side-encryption-customer-key-md5", customer)
-        || half("x-amz-server-side-encryption-aws-kms-key-id", "x-amz-server-side-encryption")
-    {
-        return Err(S3ErrorCode::InvalidArgument.into());
+    let is_twice = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
+    if headers.keys().any(|name| name.as_str().contains("server-side-encryption") && is_twice(name)) {
+        return Err(s3_error!(InvalidArgument, "a header of the encryption is given twice"));
     }
     match headers.keys().any(|name| unserved(name.as_str())) {
         true => Err(errors::not_served("a header asks for what is not served")),
@@ -98,15 +95,19 @@ pub fn acl(head: &Head) -> S3Result<AccessControl> {
     Ok(acl.map_err(|e| errors::of(e.into()))?.unwrap_or_default())
 }
 
-/// An object of which the stored bytes are not those that clients wrote.
-pub fn is_plain(head: &Head) -> bool {
-    let made = |name: &[u8]| name == b"user.rgw.compression" || name.starts_with(b"user.rgw.crypt.");
+/// An object of which the stored bytes are compressed.
+pub fn is_compressed(head: &Head) -> bool {
     let none = |raw: &Bytes| {
         rgw::Compression::from_bytes(raw.clone()).is_ok_and(|c| c.kind == rgw::Compression::default().kind)
     };
-    head.attrs
-        .iter()
-        .all(|(name, value)| !made(name) || (name.as_ref() == b"user.rgw.compression" && none(value)))
+    head.attrs.get(&b"user.rgw.compression"[..]).is_some_and(|raw| !none(raw))
+}
+
+/// A large object of Swift's, whose own bytes only name its segments. Source: RGW_ATTR_USER_MANIFEST and
+/// RGW_ATTR_SLO_MANIFEST in src/rgw/rgw_common.h.
+pub fn is_of_segments(head: &Head) -> bool {
+    let names = ["user.rgw.user_manifest", "user.rgw.slo_manifest"];
+    names.iter().any(|name| head.attrs.get(name.as_bytes()).is_some_and(|value| !text(value).is_empty()))
 }
 
 fn text(value: &Bytes) -> &[u8] {
@@ -179,16 +180,52 @@ mod tests {
     }
 
     #[test]
+    fn objects_whose_bytes_are_not_their_own_are_told() {
+        use rgw::Compression;
+        let with = |name: &'static str, value: Bytes| Head {
+            object: <_>::default(),
+            version: Bytes::new(),
+            attrs: Attrs::from([(name.into(), value)]),
+            manifest: None,
+            head_size: 0,
+            modified: RealTime::default(),
+            first: Bytes::new(),
+        };
+        assert!(is_of_segments(&with("user.rgw.user_manifest", "c/p\0".into())));
+        assert!(is_of_segments(&with("user.rgw.slo_manifest", "\x01".into())));
+        assert!(!is_of_segments(&with("user.rgw.user_manifest", "\0".into())));
+        let zlib = Compression { kind: "zlib".into(), ..Compression::default() };
+        assert!(is_compressed(&with("user.rgw.compression", zlib.to_bytes())));
+        assert!(is_compressed(&with("user.rgw.compression", "?".into())), "it cannot be read");
+        assert!(!is_compressed(&with("user.rgw.compression", Compression::default().to_bytes())));
+    }
+
+    #[test]
     fn what_is_not_served_is_refused() {
         for name in ["x-amz-server-side-encryption", "x-amz-mfa", "x-amz-object-lock-mode"] {
             let mut headers = HeaderMap::new();
             headers.append(hyper::header::HeaderName::from_static(name), "x".parse().unwrap());
-            assert!(refuse(&headers, false).is_err(), "{name}");
-            assert_eq!(refuse(&headers, true).is_ok(), name.starts_with("x-amz-object-lock"), "{name}");
+            let of_object = name != "x-amz-mfa" && name != "x-amz-object-lock-mode";
+            assert!(refuse(&headers, false, false).is_err(), "{name}");
+            assert_eq!(refuse(&headers, false, true).is_ok(), of_object, "{name}");
+            assert_eq!(refuse(&headers, true, true).is_ok(), name != "x-amz-mfa", "{name}");
         }
-        assert!(refuse(&HeaderMap::new(), false).is_ok());
+        assert!(refuse(&HeaderMap::new(), false, false).is_ok());
         let mut headers = HeaderMap::new();
-        headers.append("x-amz-server-side-encryption-customer-key", "x".parse().unwrap());
-        assert_eq!(refuse(&headers, false).unwrap_err().code().as_str(), "InvalidArgument");
+        headers.append("x-amz-server-side-encryption-context", "x".parse().unwrap());
+        assert_eq!(refuse(&headers, true, true).unwrap_err().code().as_str(), "NotImplemented");
+        for name in
+            ["x-amz-server-side-encryption", "x-amz-copy-source-server-side-encryption-customer-algorithm"]
+        {
+            let mut headers = HeaderMap::new();
+            headers.append(name, "AES256".parse().unwrap());
+            assert!(refuse(&headers, true, true).is_ok(), "{name}");
+            headers.append(name, "aws:kms".parse().unwrap());
+            assert_eq!(
+                refuse(&headers, true, true).unwrap_err().code().as_str(),
+                "InvalidArgument",
+                "{name}"
+            );
+        }
     }
 }

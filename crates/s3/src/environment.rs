@@ -11,9 +11,9 @@ use rgw::policy::Environment;
 use s3s::{S3Result, s3_error};
 
 use crate::sign::{header, percent_decode};
-use crate::{asked, tags};
+use crate::{asked, encryption, tags};
 
-/// Headers that policies may ask for, behind `s3:`. Requests with those of encryption are refused before.
+/// Headers that policies may ask for, behind `s3:`.
 const HEADERS: [&str; 7] = [
     "x-amz-copy-source",
     "x-amz-metadata-directive",
@@ -25,6 +25,9 @@ const HEADERS: [&str; 7] = [
 ];
 /// Of these, those that copies alone act by.
 const OF_COPIES: [&str; 2] = ["x-amz-copy-source", "x-amz-metadata-directive"];
+/// The same of what makes an object, also where an upload begins.
+const OF_ENCRYPTION: [&str; 2] =
+    ["x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id"];
 /// Bytes of a header's value: patterns are compared with it.
 const MAX_VALUE: usize = 4 << 10;
 /// Keys of a page, unless fewer are asked for.
@@ -32,8 +35,22 @@ const MAX_KEYS: u64 = 1_000;
 /// Fields of the query that policies may ask for, behind `s3:`.
 const FIELDS: [&str; 3] = ["prefix", "delimiter", "max-keys"];
 
+/// How a request came.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    pub peer: IpAddr,
+    /// Nobody read it on its way.
+    pub is_secure: bool,
+}
+
+impl Way {
+    pub fn new(parts: &Parts, peer: IpAddr, settings: &encryption::Settings) -> Self {
+        Self { peer, is_secure: encryption::is_secure(&parts.headers, settings) }
+    }
+}
+
 /// Only what the request acts by is known: a header that nothing comes of would fulfil a condition.
-pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S3Result<Environment> {
+pub fn of(parts: &Parts, user: Option<&UserInfo>, way: Way, now_s: u32) -> S3Result<Environment> {
     let mut env = Environment::new();
     let mut add = |key: &str, value: &str| drop(env.insert(key.to_owned(), value.to_owned()));
     // As in radosgw, whose values for these two are the other way round than AWS's.
@@ -41,7 +58,11 @@ pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S
     let stamp = jiff::Timestamp::from_second(now_s.into()).unwrap_or_default();
     add("aws:EpochTime", &stamp.to_string());
     add("aws:PrincipalType", "User");
-    add("aws:SourceIp", &peer.to_canonical().to_string());
+    add("aws:SourceIp", &way.peer.to_canonical().to_string());
+    if way.is_secure {
+        // As in radosgw it is not known that a request is not.
+        add("aws:SecureTransport", "true");
+    }
     add("sts:authentication", "false");
     for (key, name) in [("aws:Referer", "referer"), ("aws:UserAgent", "user-agent")] {
         let value = header(parts, name);
@@ -55,11 +76,15 @@ pub fn of(parts: &Parts, user: Option<&UserInfo>, peer: IpAddr, now_s: u32) -> S
     let (_, object) = asked::path(parts)?;
     let (is_put, names) = (parts.method == Method::PUT, asked::query_names(parts));
     let is_copy = is_put && object.is_some() && parts.headers.contains_key("x-amz-copy-source");
-    for name in HEADERS.iter().filter(|name| is_put && (is_copy || !OF_COPIES.contains(name))) {
+    let of_put = HEADERS.iter().filter(|name| is_put && (is_copy || !OF_COPIES.contains(name)));
+    let makes_object = asked::writes_object(parts)?;
+    for name in of_put.chain(OF_ENCRYPTION.iter().filter(|_| makes_object)) {
         if header(parts, name).is_some_and(|value| value.len() > MAX_VALUE) {
             return Err(s3_error!(InvalidRequest, "a header that policies ask for is too long"));
         }
-        header(parts, name).into_iter().for_each(|value| add(&format!("s3:{name}"), value));
+        // What is empty asks for nothing.
+        let value = header(parts, name).filter(|value| !value.trim().is_empty());
+        value.into_iter().for_each(|value| add(&format!("s3:{name}"), value));
     }
     if is_put {
         // A policy that wants another one than is given is to see that none is.
@@ -118,7 +143,10 @@ mod tests {
             .header("x-amz-tagging", "color=red")
             .header("x-amz-grant-read", "id=u");
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let env = of(&parts, None, "::ffff:10.0.0.1".parse().unwrap(), 1_700_000_000).unwrap();
+        let way = |is_secure| Way { peer: "::ffff:10.0.0.1".parse().unwrap(), is_secure };
+        let secure = of(&parts, None, way(true), 1).unwrap();
+        assert_eq!(secure.get("aws:SecureTransport").map(String::as_str), Some("true"));
+        let env = of(&parts, None, way(false), 1_700_000_000).unwrap();
         for (key, want) in [
             ("aws:SourceIp", Some("10.0.0.1")),
             ("aws:CurrentTime", Some("1700000000")),
@@ -126,6 +154,7 @@ mod tests {
             ("aws:Referer", Some("http://r")),
             ("aws:username", Some("anonymous")),
             ("aws:UserAgent", None),
+            ("aws:SecureTransport", None),
             ("s3:x-amz-acl", Some("")),
             ("s3:x-amz-grant-read", Some("id=u")),
             ("s3:RequestObjectTag/color", Some("red")),
@@ -142,7 +171,7 @@ mod tests {
                 r.header(*name, *value)
             });
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        of(&parts, None, "::1".parse().unwrap(), 1)
+        of(&parts, None, Way { peer: "::1".parse().unwrap(), is_secure: false }, 1)
     }
 
     #[test]
@@ -169,6 +198,7 @@ mod tests {
             env(method, uri, headers).unwrap().contains_key("s3:RequestObjectTag/team")
         };
         assert!(tags_of(Method::PUT, "/b/k", &[tag]));
+        assert!(tags_of(Method::PUT, "/b/k?x-a=1", &[tag]));
         assert!(tags_of(Method::PUT, "/b/k", &[tag, copy, ("x-amz-tagging-directive", "REPLACE")]));
         for (method, uri, headers) in [
             (Method::PUT, "/b/k?tagging", &[tag][..]),
@@ -182,6 +212,25 @@ mod tests {
         assert!(
             source_of(Method::PUT, "/b/k") && !source_of(Method::POST, "/b") && !source_of(Method::PUT, "/b")
         );
+        let encrypts = ("x-amz-server-side-encryption", "aws:kms");
+        let encryption_of = |method, uri| {
+            let env = env(method, uri, &[encrypts]).unwrap();
+            env.get("s3:x-amz-server-side-encryption").cloned()
+        };
+        for (method, uri, known) in [
+            (Method::PUT, "/b/k", true),
+            (Method::PUT, "/b/k?x-a=1", true),
+            (Method::POST, "/b/k?uploads", true),
+            (Method::PUT, "/b/k?partNumber=1&uploadId=u", false),
+            (Method::PUT, "/b/k?tagging", false),
+            (Method::GET, "/b/k", false),
+        ] {
+            assert_eq!(encryption_of(method, uri).is_some(), known, "{uri}");
+        }
+        for name in OF_ENCRYPTION {
+            let env = env(Method::PUT, "/b/k", &[(name, "")]).unwrap();
+            assert_eq!(env.get(&format!("s3:{name}")), None);
+        }
         assert!(env(Method::GET, "/b/k", &[("user-agent", &"x".repeat(MAX_VALUE + 1))]).is_err());
     }
 }

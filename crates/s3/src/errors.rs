@@ -34,6 +34,7 @@ pub fn of(error: Error) -> S3Error {
         Error::PartTooSmall => S3ErrorCode::EntityTooSmall.into(),
         Error::Versioned => s3_error!(OperationAborted, "the bucket began to keep versions at the same time"),
         Error::Locked => S3ErrorCode::AccessDenied.into(),
+        Error::Encrypted => s3_error!(InvalidRequest, "the object is encrypted, and its key was not given"),
         Error::Realm => not_served("zones of a realm are not served"),
         Error::NoSuchPlacement => S3ErrorCode::InvalidStorageClass.into(),
         Error::InvalidArgument => S3ErrorCode::InvalidArgument.into(),

@@ -11,7 +11,6 @@ use hyper::body::Incoming;
 use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use rgw::UserInfo;
 use rgw::policy::Environment;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
@@ -19,6 +18,7 @@ use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use crate::answered::{mend_of, mended};
 use crate::body::{Checked, Checks};
 use crate::config::{Asked, Config, answer_for, preflight};
+use crate::environment::{self, Way};
 use crate::form::{self, Form};
 use crate::ops::copies::CopyFrom;
 use crate::ops::reader::Room;
@@ -26,8 +26,9 @@ use crate::ops::{MadeVersion, RequestId};
 use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
-use crate::users::Caller;
-use crate::{asked, attrs, config, environment, errors};
+use crate::users::{Caller, Known};
+use crate::website::{self, Visit};
+use crate::{asked, attrs, config, encryption, errors};
 
 /// A body that is no object's.
 const MAX_DOCUMENT: u64 = 1 << 20;
@@ -54,6 +55,8 @@ enum Admitted {
     Preflight(Caller, String, HeaderMap),
     /// Who sends a form is known when its fields came.
     Form(Box<Form>),
+    /// A browser asks for a page of a bucket's site.
+    Page(Box<Visit>),
 }
 
 /// A page of another site asks.
@@ -93,7 +96,10 @@ impl Front {
         request.extensions_mut().insert(made.clone());
         let (result, share) = match self.admit(request, peer).await {
             Ok((admitted, caller, share)) => {
-                let (answered, told) = match page.take() {
+                if let (Admitted::Page(visit), Some(page)) = (&admitted, &mut page) {
+                    page.bucket.clone_from(&visit.bucket);
+                }
+                let (answered, told) = match page.take().filter(|page| !page.bucket.is_empty()) {
                     None => (self.carry_out(admitted).await, None),
                     Some(page) => {
                         let Page { bucket, method, headers } = &page;
@@ -141,34 +147,42 @@ impl Front {
                 Box::pin(config::answer(&gateway, config, asked)).await
             }
             Admitted::Preflight(caller, bucket, headers) => {
-                preflight(&self.gateway, &caller, &bucket, &headers).await
+                preflight(&self.gateway.of_caller(&caller), &caller, &bucket, &headers).await
             }
             Admitted::Form(form) => Box::pin(form::answer(&self.gateway, *form)).await,
+            Admitted::Page(visit) => {
+                let gateway = self.gateway.of_caller(visit.caller());
+                Ok(Box::pin(website::answer(&gateway, &self.service, &visit)).await)
+            }
         }
     }
 
     async fn admit(&self, request: Request<Incoming>, peer: IpAddr) -> S3Result<(Admitted, Caller, Share)> {
         let (mut parts, body) = request.into_parts();
         asked::check_headers(&parts)?;
+        if let Some(admitted) = self.admit_visit(&mut parts, peer) {
+            return admitted;
+        }
         asked::check_query(&parts)?;
-        attrs::refuse(&parts.headers, asked::writes_object(&parts)?)?;
+        refuse(&parts)?;
         if parts.method == Method::OPTIONS {
             let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
             let tenant = match asked::take_tenant(&mut parts)? {
-                None => self.tenant_of_query(&parts).await,
+                None => self.tenant_of_query(&parts, peer).await,
                 named => named,
             };
-            let caller = Caller::default().asking(Environment::new(), tenant, false);
+            let caller = Caller::default().at(peer).in_tenant(tenant);
             let (bucket, _) = asked::path(&parts)?;
             return Ok((Admitted::Preflight(caller.clone(), bucket, parts.headers), caller, share));
         }
-        let boundary = form::boundary(&parts).filter(|_| parts.method == Method::POST);
-        if let Some(boundary) = boundary {
+        if let Some(boundary) = form(&parts) {
             return self.admit_form(parts, body, boundary?, peer);
         }
         let claim = sign::claim(&parts)?;
-        let (user, key) = self.identify(&parts, claim.as_ref()).await?;
-        let env = environment::of(&parts, user.as_deref(), peer, now().0.sec)?;
+        let (user, key) = self.identify(&parts, claim.as_ref(), peer).await?;
+        let info = user.as_ref().map(|user| &*user.info);
+        let settings = &self.gateway.settings().encryption;
+        let env = environment::of(&parts, info, Way::new(&parts, peer, settings), now().0.sec)?;
         let payload = match &claim {
             Some(claim) => claim.payload(),
             None => header(&parts, "x-amz-content-sha256").map_or(Ok(Payload::Unsigned), Payload::of)?,
@@ -180,6 +194,7 @@ impl Front {
         let checks = asked::checks(&parts, payload, key, length)?;
         let pays = asked::pays(&parts);
         let caller = Caller::new(user).asking(env, asked::take_tenant(&mut parts)?, pays);
+        parts.extensions.insert(Arc::new(encryption::Asked::take(&mut parts.headers, settings)));
         let body = Checked::new(body, checks);
         if is_data {
             let request = library(parts, Body::http_body_unsync(body), length, &caller)?;
@@ -203,10 +218,23 @@ impl Front {
 
     /// The tenant of a presigned URL's bucket, for the preflight that a browser sends first. The answer gives
     /// no right: the signature is for another method.
-    async fn tenant_of_query(&self, parts: &Parts) -> Option<Bytes> {
+    async fn tenant_of_query(&self, parts: &Parts, peer: IpAddr) -> Option<Bytes> {
         let signature = sign::claim(parts).ok()??;
-        let (user, _) = self.gateway.user(signature.access_key()).await.ok()?;
-        Some(user.id.tenant.clone())
+        let nobody = Caller::default().at(peer);
+        let (user, _) = self.gateway.of_caller(&nobody).user(signature.access_key()).await.ok()?;
+        Some(user.info.id.tenant.clone())
+    }
+
+    /// A request for a page, if its host is a site's. What it has of a body is not read.
+    fn admit_visit(&self, parts: &mut Parts, peer: IpAddr) -> Option<S3Result<(Admitted, Caller, Share)>> {
+        parts.extensions.insert(Room { windows: Arc::clone(&self.windows), peer });
+        let visit = Visit::of(parts, self.gateway.settings(), peer)?;
+        let admitted = visit.and_then(|visit| {
+            let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
+            let caller = visit.caller().clone();
+            Ok((Admitted::Page(Box::new(visit)), caller, share))
+        });
+        Some(admitted)
     }
 
     fn admit_form(
@@ -231,18 +259,33 @@ impl Front {
         &self,
         parts: &Parts,
         claim: Option<&Signature>,
-    ) -> S3Result<(Option<Arc<UserInfo>>, Option<sign::ChunkKey>)> {
+        peer: IpAddr,
+    ) -> S3Result<(Option<Known>, Option<sign::ChunkKey>)> {
         let Some(claim) = claim else { return Ok((None, None)) };
         if parts.headers.contains_key("x-amz-security-token") {
             return Err(errors::not_served("tokens of sessions are not served"));
         }
-        let (user, secret) = self.gateway.user(claim.access_key()).await?;
+        // Until a signature is checked it is nobody's: its address has a share of what is looked up.
+        let nobody = Caller::default().at(peer);
+        let (user, secret) = self.gateway.of_caller(&nobody).user(claim.access_key()).await?;
         let key = claim.verify(parts, &secret, now().0.sec.into())?;
-        if user.suspended != 0 {
+        if user.info.suspended != 0 {
             return Err(errors::custom("UserSuspended", 403));
         }
         Ok((Some(user), key))
     }
+}
+
+/// The boundary of a request that is a form.
+fn form(parts: &Parts) -> Option<S3Result<String>> {
+    form::boundary(parts).filter(|_| parts.method == Method::POST)
+}
+
+/// Refuses headers for what is not served. Of a form, fields alone count, whatever its path and query are.
+fn refuse(parts: &Parts) -> S3Result<()> {
+    let is_form = form(parts).is_some();
+    let of_object = !is_form && asked::path(parts)?.1.is_some();
+    attrs::refuse(&parts.headers, !is_form && asked::writes_object(parts)?, of_object)
 }
 
 /// What a request with so many bytes for an object takes.
@@ -274,5 +317,29 @@ fn page(request: &Request<Incoming>) -> Option<Page> {
     let bucket = sign::percent_decode(path.split('/').next().unwrap_or_default())?;
     let bucket = bucket.rsplit(':').next().unwrap_or_default().to_owned();
     let (method, headers) = (request.method().clone(), request.headers());
-    (is_page && !bucket.is_empty()).then(|| Page { bucket, method, headers: headers.clone() })
+    is_page.then(|| Page { bucket, method, headers: headers.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_forms_encrypt_and_lock_nothing() {
+        let refused = |kind: &str, uri: &str, header: &str| {
+            let request = Request::post(uri).header("content-type", kind).header(header, "AES256");
+            refuse(&request.body(()).unwrap().into_parts().0).is_err()
+        };
+        let form = "multipart/form-data; boundary=x";
+        for header in [
+            "x-amz-server-side-encryption",
+            "x-amz-server-side-encryption-customer-algorithm",
+            "x-amz-object-lock-mode",
+        ] {
+            assert!(!refused("text/plain", "/b/k?uploads", header), "{header}");
+            for uri in ["/b", "/b/anything", "/b/k?uploads"] {
+                assert!(refused(form, uri, header), "{header} {uri}");
+            }
+        }
+    }
 }

@@ -21,6 +21,7 @@ mod rights;
 // What they ask for.
 mod attrs;
 mod config;
+pub mod encryption;
 mod errors;
 mod form;
 mod ops;
@@ -35,6 +36,7 @@ mod body;
 mod front;
 mod serve;
 mod shares;
+pub mod website;
 
 pub use front::Front;
 pub use serve::{Bounds, serve};

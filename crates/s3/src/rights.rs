@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use codec::Decode;
-use rgw::policy::{Action, EXISTING_TAG, Effect, Environment};
+use rgw::policy::{Action, EXISTING_TAG, Effect, Environment, Policy};
 use rgw::{AccessControl, Grant, Permissions, Tags};
 
 use crate::attrs::{self, Attrs};
@@ -54,6 +54,16 @@ impl Caller {
     /// Whether an administrator lets the user make such requests.
     pub fn may(&self, action: Action) -> bool {
         self.user().is_none_or(|info| info.op_mask & kind(action) != 0)
+    }
+
+    /// What the user's own policies say of something by its name.
+    fn said(&self, env: &Environment, action: Action, name: &[u8], is_at_home: bool) -> Effect {
+        Effect::of(self.policies().iter().map(|policy| policy.eval_own(env, action, name, is_at_home)))
+    }
+
+    /// Whether a user may do what is of no bucket that is there. Source: verify_user_permission.
+    pub fn may_by_itself(&self, action: Action, name: &[u8]) -> bool {
+        self.may(action) && self.said(self.env(), action, name, self.is_at_home()) != Effect::Deny
     }
 
     fn is_administrator(&self) -> bool {
@@ -114,15 +124,20 @@ pub struct Target<'a> {
 }
 
 impl BucketView {
-    /// What the bucket's policy says.
+    /// What the bucket's policy says, and the caller's own. Source: verify_bucket_permission.
     fn said(&self, caller: &Caller, env: &Environment, action: Action, key: Option<&[u8]>) -> Effect {
-        let Some(policy) = &self.policy else { return Effect::Pass };
+        if self.policy.is_none() && caller.policies().is_empty() {
+            return Effect::Pass;
+        }
         let bucket = &self.info.bucket.name;
         let name = match key {
             Some(key) => Cow::Owned([bucket, &b"/"[..], key].concat()),
             None => Cow::Borrowed(&bucket[..]),
         };
-        policy.eval(env, &caller.id(), action, &name)
+        let is_at_home = caller.user().is_some_and(|info| info.id.tenant == self.info.bucket.tenant);
+        let own = caller.said(env, action, &name, is_at_home);
+        let buckets = self.policy.iter().map(|policy| policy.eval(env, &caller.id(), action, &name));
+        Effect::of(buckets.chain([own]))
     }
 
     /// Who is no owner of a bucket whose requesters pay has to say that he does.
@@ -178,7 +193,7 @@ impl BucketView {
     }
 
     fn env_with_tags<'a>(&self, caller: &'a Caller, attrs: &Attrs) -> Cow<'a, Environment> {
-        let wants = self.policy.as_ref().is_some_and(rgw::policy::Policy::asks_for_tags);
+        let wants = self.policy.iter().chain(caller.policies()).any(Policy::asks_for_tags);
         let raw = attrs.get(attrs::TAGGING.as_bytes()).filter(|_| wants);
         let Some(tags) = raw.and_then(|raw| Tags::from_bytes(raw.clone()).ok()) else {
             return Cow::Borrowed(caller.env());
@@ -194,14 +209,12 @@ impl BucketView {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use rgw::{Grantee, Owner, UserId, UserInfo};
 
     use super::*;
 
     fn user(id: &'static str) -> Caller {
-        Caller::new(Some(Arc::new(UserInfo { id: UserId::plain(id), ..UserInfo::default() })))
+        Caller::new(Some(UserInfo { id: UserId::plain(id), ..UserInfo::default() }.into()))
     }
 
     fn with(grants: &[Grant]) -> AccessControl {
@@ -245,9 +258,9 @@ mod tests {
     #[test]
     fn administrators_may_all_and_masks_bound_the_others() {
         let admin = UserInfo { id: UserId::plain("a"), admin: 1, ..UserInfo::default() };
-        assert!(allows(&with(&[]), &Caller::new(Some(Arc::new(admin))), Permissions::FULL_CONTROL, true));
+        assert!(allows(&with(&[]), &Caller::new(Some(admin.into())), Permissions::FULL_CONTROL, true));
         let masked = UserInfo { id: UserId::plain("m"), op_mask: 1, ..UserInfo::default() };
-        let masked = Caller::new(Some(Arc::new(masked)));
+        let masked = Caller::new(Some(masked.into()));
         assert_eq!(
             [Action::GetObject, Action::PutObject, Action::DeleteObject].map(|action| masked.may(action)),
             [true, false, false]

@@ -1,5 +1,6 @@
 //! What all requests share: the core, its cluster, and what was read of users and buckets lately.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -7,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use codec::Decode;
 use gateway::{BucketState, Error, Moment, Plan, SharedBucket, Site};
-use rgw::policy::{Action, Policy};
+use rgw::policy::{Action, MAX_POLICY, Policy};
 use rgw::{AccessControl, BucketInfo, Cors, Lifecycle, PublicAccessBlock, UserInfo, Versioning};
 use rgwio::Performer;
 use s3s::{S3ErrorCode, S3Request, S3Result};
@@ -15,20 +16,25 @@ use types::{RealTime, Utime};
 
 use crate::attrs::Attrs;
 use crate::errors;
-use crate::users::{Cache, Caller};
+use crate::users::{Cache, Caller, Known};
 
 /// Attributes of buckets.
 const ACL: &[u8] = b"user.rgw.acl";
 pub const POLICY: &[u8] = b"user.rgw.iam-policy";
 pub const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
 pub const CORS: &[u8] = b"user.rgw.cors";
-/// A user's own policies, which are not evaluated here.
+/// A user's own policies: their texts by their names. Source: RGW_ATTR_USER_POLICY.
 const USER_POLICY: &[u8] = b"user.rgw.user-policy";
+/// Policies of one user. Source: rgw_user_policies_max_num in src/common/options.cc.
+const MAX_POLICIES: usize = 100;
+
 /// What a gateway is told when it starts.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The zone group's name, which clients may give as a bucket's place.
     pub zonegroup: String,
+    pub encryption: crate::encryption::Settings,
+    pub websites: crate::website::Settings,
 }
 
 /// Shared by all requests; cheap to clone.
@@ -42,7 +48,7 @@ pub struct Gateway {
 struct Inner {
     site: Site,
     settings: Settings,
-    users: Cache<String, Option<Arc<UserInfo>>>,
+    users: Cache<String, Option<Known>>,
     /// Of buckets, by their ids.
     owners: Cache<Bytes, Arc<UserInfo>>,
     buckets: Cache<(Bytes, String), Arc<BucketView>>,
@@ -118,6 +124,22 @@ impl BucketView {
     }
 }
 
+/// Policies of a user of a tenant, all together as long as one of a bucket may be. Of one that cannot be read
+/// nobody knows what it forbids.
+fn policies(raw: Option<&Bytes>, tenant: &Bytes) -> S3Result<Vec<Policy>> {
+    let Some(raw) = raw else { return Ok(Vec::new()) };
+    let texts = BTreeMap::<Bytes, Bytes>::from_bytes(raw.clone()).map_err(|e| errors::of(e.into()))?;
+    let length: usize = texts.values().map(Bytes::len).sum();
+    if texts.len() > MAX_POLICIES || length > MAX_POLICY {
+        return Err(errors::not_served("the policies of the user are too many, or too long"));
+    }
+    let tenant = String::from_utf8_lossy(tenant);
+    let read = |text: &Bytes| {
+        Policy::read(text, &tenant).map_err(|_| errors::not_served("a policy of the user cannot be read"))
+    };
+    texts.values().map(read).collect()
+}
+
 /// Now, as objects are stamped.
 pub fn now() -> RealTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -184,17 +206,18 @@ impl Gateway {
     }
 
     /// The user of an access key, with the key's secret.
-    pub async fn user(&self, access_key: &str) -> S3Result<(Arc<UserInfo>, Bytes)> {
+    pub async fn user(&self, access_key: &str) -> S3Result<(Known, Bytes)> {
         let key = access_key.to_owned();
         let found = match self.inner.users.get(&key) {
             Some(found) => found,
             None => {
                 let at = Instant::now();
                 let found = match self.read(self.site().user_by_key(&key.clone().into())).await {
-                    Ok(stored) if stored.attrs.contains_key(USER_POLICY) => {
-                        return Err(errors::not_served("users with policies are not served"));
+                    Ok(stored) => {
+                        let (attrs, info) = (stored.attrs, Arc::new(stored.value.info));
+                        let policies = policies(attrs.get(USER_POLICY), &info.id.tenant)?.into();
+                        Some(Known { info, policies })
                     }
-                    Ok(stored) => Some(Arc::new(stored.value.info)),
                     Err(Error::NoSuchUser) => None,
                     Err(e) => return Err(errors::of(e)),
                 };
@@ -202,13 +225,13 @@ impl Gateway {
                 found
             }
         };
-        let info = found.ok_or(S3ErrorCode::InvalidAccessKeyId)?;
-        let key = info.keys.get(key.as_bytes()).ok_or(S3ErrorCode::InvalidAccessKeyId)?;
+        let known = found.ok_or(S3ErrorCode::InvalidAccessKeyId)?;
+        let key = known.info.keys.get(key.as_bytes()).ok_or(S3ErrorCode::InvalidAccessKeyId)?;
         if !key.subuser.is_empty() {
             return Err(errors::not_served("keys of subusers are not served"));
         }
         let secret = key.secret.clone();
-        Ok((info, secret))
+        Ok((known, secret))
     }
 
     /// Fails where an object of a size has no room: the quotas of the bucket's owner count.
@@ -324,4 +347,25 @@ impl Gateway {
 /// A plan made with the time and made-up texts.
 pub fn at_once<T>(plan: impl FnOnce(&mut Moment) -> T) -> T {
     plan(&mut Moment { now: now(), entropy: &mut runtime::OsEntropy })
+}
+
+#[cfg(test)]
+mod tests {
+    use codec::Encode;
+
+    use super::*;
+
+    #[test]
+    fn policies_of_a_user_have_a_bound_together() {
+        let of = |count: usize, length: usize| {
+            let text = format!(r#"{{"Id":"{}"}}"#, "x".repeat(length - r#"{"Id":""}"#.len()));
+            let named = |n: usize| (Bytes::from(n.to_string()), Bytes::from(text.clone()));
+            let raw = (0..count).map(named).collect::<BTreeMap<_, _>>().to_bytes();
+            policies(Some(&raw), &Bytes::new()).map(|policies| policies.len()).ok()
+        };
+        assert_eq!(policies(None, &Bytes::new()).unwrap().len(), 0);
+        assert_eq!((of(1, MAX_POLICY), of(2, MAX_POLICY / 2)), (Some(1), Some(2)));
+        assert_eq!((of(1, MAX_POLICY + 1), of(2, MAX_POLICY / 2 + 1)), (None, None));
+        assert_eq!((of(MAX_POLICIES, 100), of(MAX_POLICIES + 1, 100)), (Some(MAX_POLICIES), None));
+    }
 }

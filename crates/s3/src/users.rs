@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rgw::policy::Environment;
+use rgw::policy::{Environment, Policy};
 use rgw::{Owner, UserId, UserInfo};
 
 /// A change is in force on every gateway after this long, whether notices are heard or not.
@@ -47,10 +48,23 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     }
 }
 
+/// A user, and what its own policies say.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub info: Arc<UserInfo>,
+    pub policies: Arc<[Policy]>,
+}
+
+impl From<UserInfo> for Known {
+    fn from(info: UserInfo) -> Self {
+        Self { info: Arc::new(info), policies: Arc::new([]) }
+    }
+}
+
 /// Who a request is carried out as, and what is known of the request.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    user: Option<Arc<UserInfo>>,
+    user: Option<Known>,
     /// What policies may ask for.
     env: Arc<Environment>,
     /// Where the request says that its bucket is named.
@@ -61,7 +75,7 @@ pub struct Caller {
 
 impl Caller {
     /// A user, or nobody.
-    pub fn new(user: Option<Arc<UserInfo>>) -> Self {
+    pub fn new(user: Option<Known>) -> Self {
         Self { user, ..Self::default() }
     }
 
@@ -70,8 +84,19 @@ impl Caller {
         Self { env: Arc::new(env), tenant, pays, ..self }
     }
 
+    /// Nobody in particular, at an address.
+    pub fn at(self, peer: IpAddr) -> Self {
+        let address = peer.to_canonical().to_string();
+        Self { env: Arc::new([("aws:SourceIp".to_owned(), address)].into()), ..self }
+    }
+
     pub fn user(&self) -> Option<&UserInfo> {
-        self.user.as_deref()
+        self.user.as_ref().map(|known| &*known.info)
+    }
+
+    /// The user's own policies.
+    pub fn policies(&self) -> &[Policy] {
+        self.user.as_ref().map_or(&[], |known| &known.policies)
     }
 
     pub fn env(&self) -> &Environment {
@@ -139,8 +164,9 @@ mod tests {
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:1"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
+        assert_eq!(Caller::default().at("::ffff:10.0.0.1".parse().unwrap()).client(), at("10.0.0.1"));
         let user = |id: &'static str| {
-            Caller::new(Some(Arc::new(UserInfo { id: UserId::plain(id), ..UserInfo::default() }))).client()
+            Caller::new(Some(UserInfo { id: UserId::plain(id), ..UserInfo::default() }.into())).client()
         };
         assert_ne!(user("10.0.0.1"), at("10.0.0.1"));
         assert_ne!(user("a"), user("b"));

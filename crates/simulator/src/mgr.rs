@@ -56,10 +56,11 @@ impl World {
                 manager::Output::Respawn => {}
                 // Everything here is ours, and there is one manager.
                 manager::Output::Monitors(whose) => assert_eq!(whose, monitor::Whose::Ours),
-                manager::Output::StartClient
-                | manager::Output::EndClient
-                | manager::Output::Image { .. }
-                | manager::Output::CancelImage { .. } => panic!("no pool here is for images"),
+                // Nobody asks it beside its clients, and no page is served here.
+                manager::Output::Dashboard(_) => {}
+                o @ (manager::Output::Answer { .. } | manager::Output::Hash { .. }) => {
+                    panic!("the manager answers what nobody asked: {o:?}")
+                }
                 manager::Output::End(text) => panic!("the manager: {text}"),
             }
         }

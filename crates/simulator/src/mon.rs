@@ -192,8 +192,11 @@ impl MonDisk {
 impl World {
     pub fn start_mon(&mut self, at: usize) {
         let now = self.clock_of(Node::Mon(at));
-        let tuning =
-            Tuning { planted: self.scenario.mutant.and_then(Mutant::in_quorum), ..Tuning::default() };
+        let tuning = Tuning {
+            #[cfg(feature = "planted")]
+            planted: self.scenario.mutant.and_then(Mutant::in_quorum),
+            ..Tuning::default()
+        };
         let others = (0..self.mons.len()).filter(|m| *m != at);
         let seeds = others.filter_map(|m| addr_of(Node::Mon(m), 0).0.first().copied()).collect();
         let seed = self.scenario.seed;

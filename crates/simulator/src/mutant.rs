@@ -3,7 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use quorum::Planted;
+#[cfg(not(feature = "planted"))]
+use {NoBug as OfOsds, NoBug as OfStores};
+#[cfg(feature = "planted")]
+use {pg::Planted as OfOsds, store::Planted as OfStores};
+
+/// What can be planted in cores that were built without their bugs. Such a simulator runs the very code of
+/// the product, and knows no bug by its name.
+#[cfg(not(feature = "planted"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoBug {}
 
 /// See each one's place in the adapters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,13 +71,17 @@ pub enum Mutant {
     /// OSDs that lack maps take it that nobody wrote in an interval whose start they do not know.
     ForgottenMaps,
     /// In the OSDs: see there.
-    Osd(pg::Planted),
+    Osd(OfOsds),
     /// In the OSDs' stores.
-    Store(store::Planted),
+    Store(OfStores),
 }
 
 impl Mutant {
-    pub const ALL: [(&'static str, Self); 60] = [
+    /// None without the feature `planted`.
+    #[cfg(not(feature = "planted"))]
+    pub const ALL: &[(&'static str, Self)] = &[];
+    #[cfg(feature = "planted")]
+    pub const ALL: &[(&'static str, Self)] = &[
         ("ack-early", Self::AckEarly),
         ("replica-ack-early", Self::ReplicaAckEarly),
         ("lose-flush", Self::LoseFlush),
@@ -139,6 +152,7 @@ impl Mutant {
     }
 
     /// Those that are planted in the OSDs.
+    #[cfg(feature = "planted")]
     pub(crate) fn in_osds(self) -> Option<pg::Planted> {
         match self {
             Self::NoWaitForReaders => Some(pg::Planted::NoWaitForReaders),
@@ -150,6 +164,7 @@ impl Mutant {
     }
 
     /// Those that are planted in the stores.
+    #[cfg(feature = "planted")]
     pub(crate) fn in_stores(self) -> Option<store::Planted> {
         match self {
             Self::Store(bug) => Some(bug),
@@ -158,9 +173,10 @@ impl Mutant {
     }
 
     /// Those that are planted in the monitors' quorum.
-    pub(crate) fn in_quorum(self) -> Option<Planted> {
+    #[cfg(feature = "planted")]
+    pub(crate) fn in_quorum(self) -> Option<quorum::Planted> {
         match self {
-            Self::MonAckEarly => Some(Planted::AckBeforeDurable),
+            Self::MonAckEarly => Some(quorum::Planted::AckBeforeDurable),
             _ => None,
         }
     }
@@ -176,6 +192,9 @@ impl FromStr for Mutant {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(n, _)| *n == s);
-        found.map(|(_, m)| *m).ok_or_else(|| format!("no mutant '{s}'"))
+        found.map(|(_, m)| *m).ok_or_else(|| match cfg!(feature = "planted") {
+            true => format!("no mutant '{s}'"),
+            false => "no mutants in this build: it has not the feature 'planted'".to_owned(),
+        })
     }
 }

@@ -133,6 +133,7 @@ fn config_of(scenario: &Scenario) -> OsdConfig {
         },
         client_message_cap: o.room,
         beacon_interval: std::time::Duration::from_secs(o.beacon_s),
+        #[cfg(feature = "planted")]
         planted: scenario.mutant.and_then(Mutant::in_osds),
         ..OsdConfig::default()
     }
@@ -173,6 +174,7 @@ impl World {
             discard_min_bytes: 8 << 10,
             discard_after: Duration::from_secs(3),
             expect_fsid: Some(FSID),
+            #[cfg(feature = "planted")]
             planted: mutant.and_then(Mutant::in_stores),
             ..Options::default()
         };

@@ -11,12 +11,19 @@ pub struct Plant {
     pub seed: u64,
 }
 
+#[cfg(not(feature = "planted"))]
+pub const PLANTED: &[Plant] = &[];
+#[cfg(not(feature = "planted"))]
+pub const NOT_FOUND: &[Unfound] = &[];
+
+#[cfg(feature = "planted")]
 macro_rules! planted {
     ($($mutant:ident $(($bug:expr))? , $name:literal, $seed:literal);+ $(;)?) => {
         /// Every planted bug.
         pub const PLANTED: &[Plant] = &[$( Plant { mutant: Mutant::$mutant $(($bug))?, name: $name, seed: $seed } ),+];
     };
 }
+#[cfg(feature = "planted")]
 planted![
     AckEarly, "power_loss_of_all", 1;
     ReplicaAckEarly, "power_loss_of_all_with_two_copies", 1;
@@ -80,6 +87,7 @@ pub struct Unfound {
     pub found_by: &'static str,
 }
 
+#[cfg(feature = "planted")]
 macro_rules! unfound {
     ($($mutant:ident ($bug:expr), $tests:expr);+ $(;)?) => {
         /// Every planted bug that no scenario finds.
@@ -87,8 +95,10 @@ macro_rules! unfound {
     };
 }
 
+#[cfg(feature = "planted")]
 const STORES_WALKS: &str = "store's tests/planted.rs";
 
+#[cfg(feature = "planted")]
 unfound![
     Store(store::Planted::FreedTooSoon), STORES_WALKS;
     Store(store::Planted::PublishesUnflushed), STORES_WALKS;

@@ -143,7 +143,14 @@ fn what_is_copied_over_meanwhile_is_there() {
             let opened = run(c, |m| site().open(b, &Key::plain("from"), 0, m)).unwrap();
             let finish = finish(Condition::Any);
             let key = Key::plain("k");
-            let to = CopyTo { bucket: b.clone(), key, storage_class: Bytes::new(), finish, number: 78 };
+            let to = CopyTo {
+                seal: None,
+                bucket: b.clone(),
+                key,
+                storage_class: Bytes::new(),
+                finish,
+                number: 78,
+            };
             moment(c, |m| site().copy(opened, to, m))
         },
         |c, b, done, at| {
@@ -163,7 +170,14 @@ fn a_copy_over_itself_undoes_no_change_of_attributes() {
             let opened = run(c, |m| site().open(b, &Key::plain("k"), 0, m)).unwrap();
             let finish = Finish { attrs: opened.head.attrs.clone(), ..finish(Condition::Any) };
             let key = Key::plain("k");
-            let to = CopyTo { bucket: b.clone(), key, storage_class: Bytes::new(), finish, number: 78 };
+            let to = CopyTo {
+                seal: None,
+                bucket: b.clone(),
+                key,
+                storage_class: Bytes::new(),
+                finish,
+                number: 78,
+            };
             moment(c, |m| site().copy(opened, to, m))
         },
         |c, b, done, at| {

@@ -7,6 +7,7 @@ use rgw::{Key, Manifest, Object, PlacementRule, RawObject};
 
 use super::change::Change;
 use super::put::{MAX_HEAD, Made, NewHead};
+use super::seal::Seal;
 use super::versions::is_versioned;
 use super::{Finish, Opened, SharedBucket, Upload, Written, attr, named};
 use crate::{Error, Moment, Plan, Request, Site, garbage};
@@ -20,6 +21,8 @@ pub struct CopyTo {
     pub storage_class: Bytes,
     /// Attributes of the copy, with its etag: the source's or others.
     pub finish: Finish,
+    /// What the copy is encrypted with, whatever its source is.
+    pub seal: Option<Seal>,
     /// No two requests of this gateway have the same.
     pub number: u64,
 }
@@ -33,13 +36,17 @@ impl Site {
             Err(e) => Plan::failed(e),
             Ok(upload) => match self.sharable(&from, &to) {
                 Some(manifest) => self.share_tail(from, to, manifest, moment),
-                None => copy_bytes(from, upload, to.finish, 0),
+                None => copy_bytes(from, upload.sealed(to.seal), to.finish, 0),
             },
         }
     }
 
     /// The manifest of a copy that shares its source's tail, if it can.
     fn sharable(&self, from: &Opened, to: &CopyTo) -> Option<Manifest> {
+        // Each copy of what is encrypted is encrypted anew, or not at all.
+        if to.seal.is_some() || from.head.encryption().is_some() {
+            return None;
+        }
         let old = from.head.manifest.as_ref()?;
         let rule = match to.storage_class.is_empty() {
             true => to.bucket.placement.clone(),
@@ -111,6 +118,7 @@ impl Site {
         let tail_tag = if keeps_tail { from.head.tail_tag() } else { tag.clone() };
         let mut finish = to.finish.clone();
         keep_own(&mut finish);
+        Seal::settle(None, &mut finish.attrs);
         Ok(NewHead {
             site: self.clone(),
             bucket: to.bucket.clone(),

@@ -1,7 +1,9 @@
 //! Reading an object. Source: RGWRados::Object::Read, iterate_obj in src/rgw/rgw_rados.cc.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
-use rgw::{Key, RawObject};
+use rgw::{Cipher, Key, RawObject};
 
 use super::put::STRIPE;
 use super::{Head, SharedBucket, attr};
@@ -14,6 +16,8 @@ use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
 pub struct Opened {
     site: Site,
     pub head: Head,
+    /// Its key's, where it is encrypted.
+    pub(super) cipher: Option<Arc<Cipher>>,
 }
 
 impl Site {
@@ -24,7 +28,7 @@ impl Site {
         let site = self.clone();
         self.shown(bucket, key, prefetch.min(STRIPE), moment).try_map(move |head| {
             let head = head.ok_or(Error::NoSuchKey)?;
-            Ok(Opened { site, head })
+            Ok(Opened { site, head, cipher: None })
         })
     }
 }
@@ -35,9 +39,17 @@ impl Opened {
     }
 
     /// Bytes from `offset` on, fewer than `length` at the end. They are read at once: the caller bounds what
-    /// it holds.
+    /// it holds. Those of an encrypted object are read with its key alone.
     pub fn read(&self, offset: u64, length: u64) -> Plan<Bytes> {
         let end = offset.saturating_add(length).min(self.size());
+        match self.head.encryption() {
+            Some(_) => self.read_deciphered(offset, end),
+            None => self.read_stored(offset, end),
+        }
+    }
+
+    /// Bytes as they are stored.
+    pub(super) fn read_stored(&self, offset: u64, end: u64) -> Plan<Bytes> {
         let opened = self.clone();
         self.read_to(offset, end).then(move |read| match read {
             // Of the head alone it is asked which one it is.

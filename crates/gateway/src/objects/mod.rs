@@ -32,6 +32,7 @@ mod list;
 mod lock;
 mod put;
 mod quota;
+mod seal;
 mod upload;
 mod versions;
 
@@ -42,6 +43,8 @@ mod lost_tests;
 #[cfg(test)]
 mod moved_tests;
 mod remove;
+#[cfg(test)]
+mod seal_tests;
 #[cfg(test)]
 mod suspended_tests;
 #[cfg(test)]
@@ -62,7 +65,9 @@ pub use lock::Lock;
 pub(crate) use lock::has_locks;
 pub(crate) use put::waste;
 pub use put::{Condition, Finish, Upload, Written};
+pub use seal::Seal;
 pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
+pub(crate) use upload::{META, NAMESPACE};
 pub use versions::{Removed, Remover};
 
 /// Attributes of heads. Source: src/rgw/rgw_common.h.

@@ -13,6 +13,7 @@ use types::{Errno, RealTime};
 
 use super::change::{Change, Prepared};
 use super::lock::lock_new;
+use super::seal::Seal;
 use super::versions::{NAME_TAG, Showing, is_versioned, null_or};
 use super::{Head, SharedBucket, TRIES, attr, listed_meta, named};
 use crate::system::Attrs;
@@ -74,6 +75,8 @@ pub struct Upload {
     tag: Bytes,
     /// In a bucket that keeps versions: what its name shows then.
     showing: Option<Showing>,
+    /// What is stored is encrypted with it.
+    seal: Option<Seal>,
 }
 
 impl Site {
@@ -117,11 +120,18 @@ impl Site {
             tail: Vec::new(),
             tag: self.unique(number),
             showing,
+            seal: None,
         })
     }
 }
 
 impl Upload {
+    /// The same, encrypted; before the first of its bytes.
+    pub fn sealed(self, seal: Option<Seal>) -> Self {
+        assert!(self.manifest.size == 0, "an object is encrypted as a whole");
+        Self { seal, ..self }
+    }
+
     /// Takes more of the bytes. Whole stripes are written; what is held is less than a head and a stripe.
     pub fn write(mut self, mut data: Bytes) -> Plan<Self> {
         let mut requests = Vec::new();
@@ -151,7 +161,9 @@ impl Upload {
         let stripe = self.manifest.stripe_at(last).ok_or(Error::Unexpected)?;
         let object = self.site.raw(&stripe.object, &stripe.placement)?;
         self.tail.push(object.clone());
-        Ok(Request::new(object).op(Op::WriteFull(self.stripe.split().freeze())))
+        let mut data = self.stripe.split();
+        Seal::close(self.seal.as_ref(), &mut data, stripe.at);
+        Ok(Request::new(object).op(Op::WriteFull(data.freeze())))
     }
 
     fn ask(self, requests: Vec<Request>) -> Plan<Self> {
@@ -188,7 +200,10 @@ impl Upload {
         self.ask(requests).and_then(|upload| upload.finish_head(finish))
     }
 
-    fn finish_head(mut self, finish: Finish) -> Plan<Written> {
+    fn finish_head(mut self, mut finish: Finish) -> Plan<Written> {
+        Seal::settle(self.seal.as_ref(), &mut finish.attrs);
+        let mut data = self.head.split();
+        Seal::close(self.seal.as_ref(), &mut data, 0);
         let (tail, give_back) = (std::mem::take(&mut self.tail), self.tag_value());
         let key = &self.manifest.object.key;
         let change = Change::new(&self.site, &self.bucket, key, &key.name, self.tag.clone());
@@ -197,7 +212,7 @@ impl Upload {
             site: self.site.clone(),
             bucket: self.bucket.clone(),
             object: self.raw_head.clone(),
-            data: Some(self.head.split().freeze()),
+            data: Some(data.freeze()),
             manifest: self.manifest.clone(),
             tag: give_back.clone(),
             tail_tag: give_back.clone(),

@@ -105,6 +105,7 @@ fn what_cannot_be_shown_keeps_its_bytes() {
 fn copy(c: &mut Cluster, b: &SharedBucket, from: Key) -> Result<Written, Error> {
     let opened = run(c, |m| site().open(b, &from, 0, m))?;
     let to = CopyTo {
+        seal: None,
         bucket: b.clone(),
         key: Key::plain("k"),
         storage_class: Bytes::new(),
@@ -461,7 +462,14 @@ fn a_copy_tells_nothing_of_its_sources_name() {
         let plain = with_flags(&b, 0);
         let finish = Finish { attrs: opened.head.attrs.clone(), ..finish(Condition::Any) };
         let key = Key::plain("copy");
-        let to = CopyTo { bucket: plain.clone(), key, storage_class: Bytes::new(), finish, number: 70 };
+        let to = CopyTo {
+            seal: None,
+            bucket: plain.clone(),
+            key,
+            storage_class: Bytes::new(),
+            finish,
+            number: 70,
+        };
         run(&mut c, |moment| site().copy(opened, to, moment)).unwrap();
         let head = site().head(&plain, &Key::plain("copy"), 0).run(&mut c).unwrap().unwrap();
         assert!(head.attrs.keys().all(|name| !name.starts_with(attr::OLH)), "{:?}", head.attrs.keys());

@@ -733,7 +733,14 @@ pub(super) fn copy(
 ) -> Result<Written, Error> {
     let opened = run(c, |m| site().open(b, &Key::plain(from), 1024, m))?;
     let (number, finish) = (c.done.len() as u64, finish(Condition::Any));
-    let to = CopyTo { bucket: b.clone(), key: Key::plain(to), storage_class: Bytes::new(), finish, number };
+    let to = CopyTo {
+        seal: None,
+        bucket: b.clone(),
+        key: Key::plain(to),
+        storage_class: Bytes::new(),
+        finish,
+        number,
+    };
     run(c, |moment| site().copy(opened, to, moment))
 }
 
@@ -814,6 +821,7 @@ fn a_copy_that_cannot_be_made_takes_no_reference_of_others() {
     let gone = Request::new(RawObject::new(&pool, tail[0].clone())).op(crate::Op::Remove { may_miss: false });
     Plan::ask(gone).run(&mut c).unwrap();
     let to = CopyTo {
+        seal: None,
         bucket: b.clone(),
         key: Key::plain("copy"),
         storage_class: Bytes::new(),
@@ -838,7 +846,7 @@ fn a_copy_over_itself_takes_no_other_ones_place() {
             put(&mut c, &b, "k", &old).unwrap();
             let opened = run(&mut c, |m| site().open(&b, &Key::plain("k"), 1024, m)).unwrap();
             let (key, storage_class, finish) = (Key::plain("k"), Bytes::new(), finish(Condition::Any));
-            let to = CopyTo { bucket: b.clone(), key, storage_class, finish, number: 77 };
+            let to = CopyTo { seal: None, bucket: b.clone(), key, storage_class, finish, number: 77 };
             let mut entropy = SeededEntropy(9);
             let mut plan = site().copy(opened, to, &mut Moment { now: NOW, entropy: &mut entropy });
             for _ in 0..steps {

@@ -9,12 +9,15 @@
 //! 4. Parts are handed to garbage collection after their upload is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use classes::client::{lock, object, refcount};
 use codec::{Decode, Encode};
 use rgw::index::{Key as IndexKey, Meta};
-use rgw::{Compression, Key, Manifest, Object, PartInfo, PlacementRule, RawObject, UploadInfo};
+use rgw::{
+    Cipher, Compression, Encryption, Key, Manifest, Object, PartInfo, PlacementRule, RawObject, UploadInfo,
+};
 use types::{Errno, RealTime, Utime};
 
 use super::change::{Change, Prepared};
@@ -23,7 +26,7 @@ use super::remove::remove_head;
 use super::versions::{Showing, is_versioned, null_or};
 use super::{Condition, Finish, Head, SharedBucket, Written, attr, listed_meta, named};
 use crate::plan::optional;
-use crate::system::Attrs;
+use crate::system::{Attrs, own};
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
 /// In front of ids of uploads whose parts' keys sort by their numbers. Source:
@@ -93,6 +96,9 @@ pub struct Part {
     /// In the name of a part that was uploaded before.
     spare: Bytes,
     tag: Bytes,
+    /// What the upload is encrypted with, and its key.
+    encryption: Option<Encryption>,
+    cipher: Option<Arc<Cipher>>,
 }
 
 /// What is known when all bytes of a part are there.
@@ -179,14 +185,28 @@ impl Site {
         };
         let (site, bucket) = (self.clone(), bucket.clone());
         let (spare, tag) = (moment.letters(31), [b"_", &moment.letters(31)[..]].concat().into());
-        let read = Request::new(object).op(Op::Read { offset: 0, length: 0 });
+        let read = Request::new(object).op(Op::Read { offset: 0, length: 0 }).op(Op::Attrs);
         no_upload(Plan::ask(read)).try_map(move |reply| {
             let placement = UploadInfo::from_bytes(reply.data(0)?)?.placement;
+            let encryption = Encryption::of(&own(reply.attrs(1)?));
             let whole = Object { bucket: bucket.bucket.clone(), key: Key::plain(upload.name.clone()) };
             let stripe = super::put::STRIPE;
             let manifest = Manifest::part(whole, placement, upload.prefix(), number, 0, stripe);
             let (stripe, written) = (bytes::BytesMut::new(), Vec::new());
-            Ok(Part { site, bucket, upload, number, manifest, stripe, written, spare, tag })
+            let cipher = None;
+            Ok(Part {
+                site,
+                bucket,
+                upload,
+                number,
+                manifest,
+                stripe,
+                written,
+                spare,
+                tag,
+                encryption,
+                cipher,
+            })
         })
     }
 
@@ -577,6 +597,16 @@ fn join(whole: &mut Compression, part: &Compression) {
 }
 
 impl Part {
+    /// What the upload is encrypted with.
+    pub fn encryption(&self) -> Option<&Encryption> {
+        self.encryption.as_ref()
+    }
+
+    /// The part with the key that its upload is encrypted with.
+    pub fn unlocked(self, cipher: Arc<Cipher>) -> Self {
+        Self { cipher: Some(cipher), ..self }
+    }
+
     /// Takes more of the bytes; what is held is less than a stripe.
     pub fn write(mut self, mut data: Bytes) -> Plan<Self> {
         let stripe = usize::try_from(super::put::STRIPE).unwrap_or(usize::MAX);
@@ -598,10 +628,24 @@ impl Part {
         self.site.raw(&stripe.object, &stripe.placement)
     }
 
-    /// Writes the stripe that is held. The first one makes an object that nobody has: a part that was
-    /// uploaded before is another one, and stays as it was until the list of parts says otherwise.
+    /// Writes the stripe that is held.
     fn flush(mut self) -> Plan<Self> {
-        let (data, first) = (self.stripe.split().freeze(), self.written.is_empty());
+        let mut data = self.stripe.split();
+        match (&self.encryption, &self.cipher) {
+            (None, _) => {}
+            (Some(_), Some(cipher)) => {
+                let last = self.manifest.size.saturating_sub(1);
+                cipher.encrypt(&mut data, last - last % super::put::STRIPE);
+            }
+            (Some(_), None) => return self.give_up(Error::Encrypted),
+        }
+        self.store(data.freeze())
+    }
+
+    /// Writes a stripe as it is stored. The first one makes an object that nobody has: a part that was
+    /// uploaded before is another one, and stays as it was until the list of parts says otherwise.
+    fn store(mut self, data: Bytes) -> Plan<Self> {
+        let first = self.written.is_empty();
         let object = match self.place() {
             Ok(object) => object,
             Err(e) => return self.give_up(e),
@@ -618,8 +662,7 @@ impl Part {
             Err(Error::Rados(Errno::EEXIST)) if first && !self.spare.is_empty() => {
                 let spare = std::mem::take(&mut self.spare);
                 self.manifest.prefix = [&self.upload.name[..], b".", &spare].concat().into();
-                self.stripe = data[..].into();
-                self.flush()
+                self.store(data)
             }
             Err(e) => {
                 // It may have been written. Of the first it is not known whose it is: a part that was

@@ -103,6 +103,34 @@ fn parts_make_a_whole_and_nothing_else_is_left() {
     assert_eq!((garbage_of(&mut c), stats(&mut c, &b)), (parts, (0, 0)));
 }
 
+/// Of a part that is uploaded again and again the index keeps entries, which hold no bucket back.
+#[test]
+fn a_bucket_with_parts_of_no_upload_can_be_removed() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    with_queues(&mut c);
+    let upload = begin(&mut c, &b, "k");
+    for _ in 0..3 {
+        part(&mut c, &b, &upload, 1, &ramp(5), "a").unwrap();
+    }
+    let gone = |c: &mut Cluster| {
+        let state = site().bucket(&b.bucket.tenant, &b.bucket.name).run(c).unwrap();
+        site().remove_bucket(state, NOW).run(c)
+    };
+    assert_eq!(gone(&mut c), Err(Error::BucketNotEmpty), "an upload is something");
+    complete(&mut c, &b, &upload, &[(1, "a")]).unwrap();
+    assert_eq!(gone(&mut c), Err(Error::BucketNotEmpty), "and so is its object");
+    remove(&mut c, &b, "k").unwrap();
+    let listed = |c: &Cluster| -> Vec<String> {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let shards = site().index_objects(&b).unwrap();
+        let shard = |o: &RawObject| c.get(&text(&o.pool.to_text()), &text(&o.oid)).unwrap().omap.clone();
+        shards.iter().flat_map(|o| shard(o).into_keys()).map(|key| text(&key)).collect()
+    };
+    assert!(listed(&c).iter().any(|name| name.contains("multipart")), "{:?}", listed(&c));
+    assert_eq!(gone(&mut c), Ok(()));
+}
+
 #[test]
 fn a_part_can_be_uploaded_again() {
     let mut c = Cluster::default();

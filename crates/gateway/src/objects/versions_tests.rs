@@ -331,6 +331,7 @@ fn an_older_version_is_copied_in_front_of_all() {
     put(&mut c, &b, "k", b"newer").unwrap();
     let opened = run(&mut c, |m| site().open(&b, &version("k", &old), 0, m)).unwrap();
     let to = CopyTo {
+        seal: None,
         bucket: b.clone(),
         key: Key::plain("k"),
         storage_class: Bytes::new(),

@@ -281,6 +281,17 @@ def steps(n, pool, pg):
     yield "crash archive-all", {}
     yield "crash rm", {"id": crash}
     yield "crash prune", {"keep": "1"}
+    # One change of users is under way at a time, and another round may have it.
+    someone, password = {"username": "u" + n}, "a password"
+    yield "dashboard ac-user-create", {**someone, "rolename": "read-only"}, password, EBUSY
+    yield "dashboard ac-user-show", {}
+    yield "dashboard ac-role-show", {"rolename": "read-only"}
+    yield "dashboard ac-user-set-password", someone, password, EBUSY, ENOENT
+    yield "dashboard ac-user-set-roles", {**someone, "roles": ["pool-manager"]}, EBUSY, ENOENT
+    for prefix in ("disable", "enable", "delete"):
+        yield "dashboard ac-user-" + prefix, someone, EBUSY, ENOENT
+    yield "dashboard set-login-credentials", someone, password, EBUSY
+    yield "dashboard sign-in-once", {}, "a code that is long enough"
     yield WHEN_ALL_ENDED
     # It takes back what the parts above have set.
     yield "config reset", {"num": 0}

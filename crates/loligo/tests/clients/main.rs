@@ -15,7 +15,6 @@ mod file_systems;
 mod flood;
 mod hostile;
 mod hosts;
-mod images;
 mod large;
 mod librados;
 mod limits;

@@ -9,13 +9,13 @@ use crate::cluster::{Cluster, PATIENCE, asked, mon_port, runs, text, until};
 use crate::managers::installed;
 
 /// A gateway, which ends with the test.
-struct Gateway {
+pub struct Gateway {
     child: Child,
-    endpoint: String,
+    pub endpoint: String,
 }
 
 impl Gateway {
-    fn start(c: &Cluster) -> Self {
+    pub fn start(c: &Cluster) -> Self {
         let at = |name: &str| c.dir.path().join(format!("rgw.{name}"));
         let name = "client.rgw.x";
         let key = c.ok("ceph", &["auth", "get-or-create", name, "mon", "allow rw", "osd", "allow rwx"]);

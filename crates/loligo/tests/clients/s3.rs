@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use crate::cluster::{Cluster, binary, mon_port, text, until};
+use crate::managers::installed;
+use crate::radosgw;
 
 /// A gateway of ours, which ends with the test.
 struct Gateway {
@@ -179,6 +181,49 @@ fn the_lines_that_up_prints_work_as_they_stand() {
     assert!(out.status.success(), "{}", text(&out));
     assert_eq!(std::fs::read_to_string(c.data().join("s3.env")).expect("s3.env"), env);
     by_shell(&c, &format!("{rclone} -q check {} :s3:from-rclone/tree", tree.display()));
+}
+
+/// Sets options of gateways in the folder's configuration.
+fn configure(c: &Cluster, options: &str) {
+    let conf = c.data().join("ceph.conf");
+    let text = std::fs::read_to_string(&conf).expect("ceph.conf");
+    std::fs::write(&conf, format!("{text}\n[client]\n{options}\n")).expect("written");
+}
+
+/// Keys of the service that Ceph's gateway has for tests.
+const KEYS: &str = "rgw_crypt_require_ssl = false\nrgw_crypt_s3_kms_backend = testing\n\
+     rgw_crypt_s3_kms_encryption_keys = testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo=";
+
+/// Has a program use a gateway of ours and Ceph's on the same pools.
+fn beside_cephs(options: &str, program: &str) {
+    if !installed("radosgw") {
+        return;
+    }
+    let c = Cluster::start(&[]);
+    configure(&c, options);
+    let ([key, secret], [other, others]) = (add_user(&c, "alice"), add_user(&c, "bob"));
+    c.ok("radosgw-admin", &["caps", "add", "--uid=alice", "--caps=user-policy=*"]);
+    let (ours, cephs) = (Gateway::start(&c, &[]), radosgw::Gateway::start(&c));
+    let words = ["-B", program, &ours.endpoint, &cephs.endpoint, &key, &secret, &other, &others];
+    let out = c.client("/usr/bin/python3", &words);
+    assert!(out.status.success() && text(&out).ends_with("done\n"), "{}", text(&out));
+}
+
+/// Each gateway reads what the other encrypted, and neither gives it to who has no key.
+#[test]
+fn encrypted_objects_are_those_of_cephs_gateway() {
+    beside_cephs(KEYS, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py"));
+}
+
+#[test]
+fn policies_of_users_are_those_of_cephs_gateway() {
+    beside_cephs("", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_user_policies.py"));
+}
+
+#[test]
+fn sites_are_those_of_cephs_gateway() {
+    let options = "rgw_enable_static_website = true\nrgw_dns_s3website_name = web.test";
+    beside_cephs(options, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_website.py"));
 }
 
 /// Connections of one address that never end leave half of the gateway to others.

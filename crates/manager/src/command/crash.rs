@@ -8,7 +8,7 @@ use monitor::command::{Format, Reply};
 use serde_json::{Value, json};
 use types::{Errno, Utime};
 
-use crate::command::{Command, Ctx, Module};
+use crate::command::{Command, Ctx};
 use crate::crashes::stamp;
 use crate::pretty_table::PrettyTable;
 
@@ -17,42 +17,43 @@ const MAX_REPORT_BYTES: usize = 64 << 10;
 const MAX_ID_BYTES: usize = 256;
 const DAY_S: u64 = 86_400;
 
-const MODULE: Module = Module("crash");
-
 pub(super) const COMMANDS: &[Command] = &[
-    MODULE.command("crash info name=id,type=CephString", "show crash dump metadata", "r", info),
-    MODULE.command("crash ls", "Show new and archived crash dumps", "r", |ctx| {
+    Command::new("crash info name=id,type=CephString", "show crash dump metadata", "mgr", "r", info),
+    Command::new("crash ls", "Show new and archived crash dumps", "mgr", "r", |ctx| {
         let all: Vec<&Value> = ctx.crashes.all.values().collect();
         list(ctx.format, &all)
     }),
-    MODULE.command("crash ls-new", "Show new crash dumps", "r", |ctx| {
+    Command::new("crash ls-new", "Show new crash dumps", "mgr", "r", |ctx| {
         let new: Vec<&Value> = ctx.crashes.new_ones().map(|(_, c)| c).collect();
         list(ctx.format, &new)
     }),
-    MODULE.command("crash post", "Add a crash dump (use -i <jsonfile>)", "rw", post),
-    MODULE.command(
+    Command::new("crash post", "Add a crash dump (use -i <jsonfile>)", "mgr", "rw", post),
+    Command::new(
         "crash prune name=keep,type=CephString",
         "Remove crashes older than <keep> days",
+        "mgr",
         "rw",
         prune,
     ),
-    MODULE.command("crash rm name=id,type=CephString", "Remove a saved crash <id>", "rw", |ctx| {
+    Command::new("crash rm name=id,type=CephString", "Remove a saved crash <id>", "mgr", "rw", |ctx| {
         let id = ctx.args.text_or_empty("id").to_owned();
         if !ctx.crashes.all.contains_key(&id) {
             return Reply::ok();
         }
         ctx.keep_crashes(vec![(id, None)])
     }),
-    MODULE.command("crash stat", "Summarize recorded crashes", "r", stat),
-    MODULE.command(
+    Command::new("crash stat", "Summarize recorded crashes", "mgr", "r", stat),
+    Command::new(
         "crash json_report name=hours,type=CephString",
         "Crashes in the last <hours> hours",
+        "mgr",
         "r",
         json_report,
     ),
-    MODULE.command(
+    Command::new(
         "crash archive name=id,type=CephString",
         "Acknowledge a crash and silence health warning(s)",
+        "mgr",
         "w",
         |ctx| {
             let id = ctx.args.text_or_empty("id").to_owned();
@@ -62,9 +63,10 @@ pub(super) const COMMANDS: &[Command] = &[
             }
         },
     ),
-    MODULE.command(
+    Command::new(
         "crash archive-all",
         "Acknowledge all new crashes and silence health warning(s)",
+        "mgr",
         "w",
         |ctx| archive(ctx, None),
     ),

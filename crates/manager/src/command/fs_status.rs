@@ -9,16 +9,15 @@ use monitor::command::{Format, Reply, pool_space};
 use serde_json::{Map, Value, json};
 use types::{Errno, PoolId};
 
-use crate::command::{Command, Ctx, Module};
+use crate::command::{Command, Ctx};
 use crate::daemons::DaemonKey;
 use crate::digest::pool_usage;
 use crate::pretty_table::{PrettyTable, bold, coloured, dimless, of_bytes};
 
-const MODULE: Module = Module("status");
-
-pub(super) const COMMANDS: &[Command] = &[MODULE.command(
+pub(super) const COMMANDS: &[Command] = &[Command::new(
     "fs status name=fs,type=CephString,req=false",
     "Show the status of a CephFS filesystem",
+    "mgr",
     "r",
     fs_status,
 )];

@@ -7,6 +7,7 @@ mod autoscale;
 mod balancer;
 mod crash;
 mod daemon;
+pub(crate) mod dashboard;
 mod device;
 mod fs_status;
 mod modules;
@@ -16,7 +17,6 @@ mod pg_dump;
 mod pg_list;
 mod pg_misc;
 mod progress;
-mod rbd;
 mod reweight;
 mod scrub;
 mod tell;
@@ -46,8 +46,7 @@ use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 use crate::pg_map::PgMap;
 use crate::progress::Progress;
-use crate::rbd::perf::Perf;
-use crate::rbd::{Ask, Rights};
+use crate::users::{Once, Users, WithHash};
 
 /// Every group, in the order in which clients are told of them.
 const GROUPS: &[&[Command]] = &[
@@ -66,7 +65,7 @@ const GROUPS: &[&[Command]] = &[
     progress::COMMANDS,
     fs_status::COMMANDS,
     crash::COMMANDS,
-    rbd::COMMANDS,
+    dashboard::COMMANDS,
 ];
 
 /// A command.
@@ -81,8 +80,6 @@ pub struct Command {
     pub handler: fn(&mut Ctx<'_>) -> Reply,
     /// Besides `flags::MGR`.
     pub flags: u32,
-    /// The module of Ceph's manager that capabilities name for it; empty for none.
-    pub of: &'static str,
 }
 
 impl Command {
@@ -94,7 +91,7 @@ impl Command {
         perm: &'static str,
         handler: fn(&mut Ctx<'_>) -> Reply,
     ) -> Self {
-        Self { sig, help, module, perm, handler, flags: flags::NONE, of: "" }
+        Self { sig, help, module, perm, handler, flags: flags::NONE }
     }
 
     /// `ceph` sends it again and again.
@@ -103,27 +100,6 @@ impl Command {
         Self { flags: flags::POLL, ..self }
     }
 }
-
-/// A module of Ceph's manager, whose commands have capabilities of their own.
-#[derive(Clone, Copy)]
-pub(crate) struct Module(&'static str);
-
-impl Module {
-    /// A command of its own that `ceph` sends once.
-    const fn command(
-        self,
-        sig: &'static str,
-        help: &'static str,
-        perm: &'static str,
-        handler: fn(&mut Ctx<'_>) -> Reply,
-    ) -> Command {
-        Command { of: self.0, ..Command::new(sig, help, "mgr", perm, handler) }
-    }
-}
-
-/// The service that capabilities name for all modules. Source: DaemonServer::_handle_command,
-/// ActivePyModule::is_authorized.
-pub(crate) const OF_MODULES: &str = "py";
 
 /// What a command works with.
 pub struct Ctx<'a> {
@@ -139,9 +115,8 @@ pub struct Ctx<'a> {
     pub(crate) balancer: &'a mut Balancer,
     pub(crate) autoscaler: &'a Autoscaler,
     pub(crate) devices: &'a Devices,
-    pub(crate) perf: &'a mut Perf,
-    /// What who asks may do with images.
-    pub(crate) rights: Rights,
+    pub(crate) users: &'a mut Users,
+    pub(crate) once: &'a mut Once,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -154,17 +129,11 @@ pub struct Ctx<'a> {
     asked: Option<MonRequest>,
     /// See [`Ctx::ask_monitors_for_all`].
     asked_all: Option<Plan>,
-    /// See [`Ctx::ask_pools`].
-    asked_pools: Option<Ask>,
+    /// See [`Ctx::hash`].
+    asked_hash: Option<(String, WithHash)>,
 }
 
 impl Ctx<'_> {
-    /// Has the command answered when what pools keep is known, and what it changes of that is kept.
-    pub(crate) fn ask_pools(&mut self, ask: Ask) -> Reply {
-        self.asked_pools = Some(ask);
-        Reply::ok()
-    }
-
     /// Has the monitors answer instead: they run the command in `json`, and the client gets what they say.
     pub fn ask_monitors(&mut self, json: &Value, input: Bytes) -> Reply {
         self.ask_monitors_after(Bytes::new(), json, input)
@@ -185,6 +154,12 @@ impl Ctx<'_> {
         then: Then,
     ) -> Reply {
         self.asked_all = Some(Plan { to: None, requests, done, then });
+        Reply::ok()
+    }
+
+    /// Has a password hashed; the client is answered when what follows from that is done.
+    pub(crate) fn hash(&mut self, password: String, then: WithHash) -> Reply {
+        self.asked_hash = Some((password, then));
         Reply::ok()
     }
 
@@ -212,13 +187,15 @@ pub enum ReplyTo {
     Client { conn: ConnId, tid: u64, mgr_command: bool },
     /// A monitor that passed a client's command on.
     Monitor { tid: u64 },
+    /// Somebody in this process.
+    Own { id: u64 },
 }
 
 impl ReplyTo {
     pub fn conn(self) -> Option<ConnId> {
         match self {
             Self::Client { conn, .. } => Some(conn),
-            Self::Monitor { .. } => None,
+            Self::Monitor { .. } | Self::Own { .. } => None,
         }
     }
 
@@ -230,6 +207,9 @@ impl ReplyTo {
             }
             Self::Client { conn, tid, mgr_command: false } => {
                 Output::send(conn, tid, MCommandReply { result, status, output })
+            }
+            Self::Own { id } => {
+                Output::Answer { id, reply: Reply { code: result, outs: status, data: output } }
             }
             Self::Monitor { tid } => {
                 Output::SendMon { tid, msg: MCommandReply { result, status, output }.into() }
@@ -290,7 +270,7 @@ pub(crate) fn run_for_mon(manager: &mut Manager, now: Now, tid: u64, msg: Messag
     }
 }
 
-fn answer(
+pub(crate) fn answer(
     manager: &mut Manager,
     now: Now,
     to: ReplyTo,
@@ -302,13 +282,17 @@ fn answer(
     let mut asked = Asked::default();
     let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
-    if let Some((ask, rights)) = asked.pools {
-        return manager.rbd_ask(now, to, rights, ask, out);
+    if let Some((password, then)) = asked.hash {
+        return manager.hash(to, password, then, out);
     }
     let taken = match (asked.all, asked.request) {
         (Some(plan), _) => {
             let plan = Plan { to: Some(to), ..plan };
-            manager.mon_commands.send_all(fsid, plan, out).is_ok()
+            let untaken = manager.mon_commands.send_all(fsid, plan, out).err();
+            if untaken.as_ref().is_some_and(|plan| matches!(plan.then, Then::Users(_))) {
+                manager.users.kept(None);
+            }
+            untaken.is_none()
         }
         (None, Some(request)) => manager.mon_commands.send(fsid, to, request, out),
         (None, None) => {
@@ -321,12 +305,12 @@ fn answer(
     }
 }
 
-/// What a command wants of the monitors, or of pools.
+/// What a command wants of the monitors.
 #[derive(Default)]
 struct Asked {
     request: Option<MonRequest>,
     all: Option<Plan>,
-    pools: Option<(Ask, Rights)>,
+    hash: Option<(String, WithHash)>,
 }
 
 fn evaluate(
@@ -349,9 +333,9 @@ fn evaluate(
     let Some(command) = all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split(' '))) else {
         return Reply::error(Errno::EINVAL, format!("No handler found for '{prefix}'"));
     };
-    let fits = args.check(&Signature::parse(command.sig));
     // Capabilities see what the handler will see, and nothing beside it.
-    let seen = fits.as_ref().map(|()| args.as_text()).unwrap_or_default();
+    let fits = args.check(&Signature::parse(command.sig));
+    let seen = if fits.is_ok() { args.as_text() } else { BTreeMap::new() };
     if peer.is_some_and(|p| !permitted(p, command, &prefix, &seen)) {
         return Reply::error(Errno::EACCES, NO_CAPS);
     }
@@ -365,9 +349,9 @@ fn evaluate(
         Ok(format) => format,
         Err(reply) => return reply,
     };
-    let no_map = || Reply::error(Errno::EAGAIN, "the manager has no OSD map yet");
-    let Some(map) = &manager.map else { return no_map() };
-    let rights = Rights { caps: peer.map(|p| (p.caps.clone(), p.addr)), perm: command.perm };
+    let Some(map) = &manager.map else {
+        return Reply::error(Errno::EAGAIN, "the manager has no OSD map yet");
+    };
     let mut ctx = Ctx {
         now,
         map,
@@ -381,8 +365,8 @@ fn evaluate(
         balancer: &mut manager.balancer,
         autoscaler: &manager.autoscaler,
         devices: &manager.devices,
-        perf: &mut manager.rbd.perf,
-        rights,
+        users: &mut manager.users,
+        once: &mut manager.once,
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
@@ -391,17 +375,19 @@ fn evaluate(
         out,
         asked: None,
         asked_all: None,
-        asked_pools: None,
+        asked_hash: None,
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
-    let pools = ctx.asked_pools.map(|ask| (ask, ctx.rights));
-    *asked = Asked { request: ctx.asked, all: ctx.asked_all, pools };
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all, hash: ctx.asked_hash };
     reply
 }
 
 fn format_of(prefix: &str, args: &Args) -> Result<Format, Reply> {
-    if prefix.ends_with("_json") { Ok(Format::Json) } else { Format::parse(args.text("format")) }
+    match prefix.ends_with("_json") {
+        true => Ok(Format::Json),
+        false => Format::parse(args.text("format")),
+    }
 }
 
 /// What a client is told whose key does not allow a command.
@@ -410,8 +396,8 @@ const NO_CAPS: &str = "access denied: does your client key have mgr caps? See \
 
 fn permitted(peer: &PeerInfo, command: &Command, prefix: &str, args: &BTreeMap<String, String>) -> bool {
     peer.caps.is_capable(&MgrRequest {
-        service: if command.of.is_empty() { command.module } else { OF_MODULES },
-        module: command.of,
+        service: command.module,
+        module: "",
         command: prefix,
         args,
         read: command.perm.contains('r'),

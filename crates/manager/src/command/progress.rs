@@ -5,26 +5,24 @@
 use monitor::command::{Format, Reply};
 use serde_json::json;
 
-use crate::command::{Command, Ctx, Module};
+use crate::command::{Command, Ctx};
 use crate::mon_commands::MonRequest;
 use crate::outcome::Then;
 use crate::progress::{self, Progress};
 
-const MODULE: Module = Module("progress");
-
 pub(super) const COMMANDS: &[Command] = &[
-    MODULE.command("progress", "Show progress of recovery operations", "r", |ctx| {
+    Command::new("progress", "Show progress of recovery operations", "mgr", "r", |ctx| {
         match ctx.progress.text(ctx.now.wall) {
             none if none.is_empty() => Reply::done("Nothing in progress"),
             text => Reply::text(text),
         }
     }),
-    MODULE.command("progress json", "Show machine readable progress information", "r", |ctx| {
+    Command::new("progress json", "Show machine readable progress information", "mgr", "r", |ctx| {
         Reply::json(Format::JsonPretty, &ctx.progress.json(ctx.now.wall))
     }),
-    MODULE.command("progress clear", "Reset progress tracking", "rw", clear),
-    MODULE.command("progress on", "Enable progress tracking", "rw", |ctx| switch(ctx, true)),
-    MODULE.command("progress off", "Disable progress tracking", "rw", |ctx| switch(ctx, false)),
+    Command::new("progress clear", "Reset progress tracking", "mgr", "rw", clear),
+    Command::new("progress on", "Enable progress tracking", "mgr", "rw", |ctx| switch(ctx, true)),
+    Command::new("progress off", "Disable progress tracking", "mgr", "rw", |ctx| switch(ctx, false)),
 ];
 
 /// Has the monitors forget what they keep; when they have, nothing is known here any more either.

@@ -84,12 +84,7 @@ pub(crate) fn is_served(map: &OsdMap, pool: &Pool) -> bool {
 
 /// What OSDs find wrong with a pool's profile.
 pub(crate) fn misfit(map: &OsdMap, pool: &Pool) -> Option<MisfitError> {
-    let none = Values::new();
-    let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
-    if !pool.is_erasure() {
-        return None;
-    }
-    erasure::of_pool(profile, pool.size.into(), pool.stripe_width).err()
+    if pool.is_erasure() { erasure::of_pool(map, pool).err() } else { None }
 }
 
 /// Bytes of data in one stripe.

@@ -111,7 +111,7 @@ pub struct MgrDaemon {
 wire_struct!(MgrDaemon(2, 1) { gid, name, addrs, available, features, modules } since 2 { of_ceph, clients });
 
 /// Modules that can be switched on and off and that managers of ours stand for.
-const SERVED: [&str; 1] = ["iostat"];
+const SERVED: [&str; 2] = ["dashboard", "iostat"];
 
 impl MgrDaemon {
     /// Whether it has a module that can be switched on.

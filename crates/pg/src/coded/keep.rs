@@ -8,7 +8,7 @@
 //! 1. A record and what it speaks of come in the very transaction that makes the change, and go in one.
 //! 2. Records of one object are taken back newest first, each from the state that its write has left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
@@ -122,12 +122,13 @@ pub fn is_kept(object: &HObject) -> bool {
 }
 
 /// Makes a shard's part of a write ready for its store: with what it adds to coding chunks, and with all that
-/// is needed to take it back. The log entries themselves are the caller's to add.
+/// is needed to take it back. The log entries themselves are the caller's to add. `old` has what the store
+/// holds where something is added, as far as that was read before, by the place in `adds`.
 pub fn prepare(
     store: &mut Store,
     id: SpgId,
     txn: Txn,
-    adds: &[Add],
+    (adds, old): (&[Add], &BTreeMap<usize, Bytes>),
     entries: &[LogEntry],
 ) -> Result<Prepared, StoreError> {
     let mut first = Txn::new();
@@ -139,8 +140,8 @@ pub fn prepare(
     }
     let mut damaged = Vec::new();
     let mut sums = Vec::with_capacity(adds.len());
-    for add in adds {
-        match added(store, id.shard, add) {
+    for (at, add) in adds.iter().enumerate() {
+        match added(store, id.shard, add, old.get(&at)) {
             Ok(sum) => sums.push((add, sum)),
             Err(StoreError::Corrupt(Corruption::Data { .. })) => damaged.push(add.object.clone()),
             Err(e) => return Err(e),
@@ -155,9 +156,12 @@ pub fn prepare(
 }
 
 /// The sum of what is there and what is added; behind the end of the shard there are zeros.
-fn added(store: &mut Store, shard: i8, add: &Add) -> Result<Bytes, StoreError> {
+fn added(store: &mut Store, shard: i8, add: &Add, old: Option<&Bytes>) -> Result<Bytes, StoreError> {
     let key = ObjectKey::new(shard, add.from.clone());
-    let old = store.read(&key, add.offset, add.data.len() as u64)?;
+    let old = match old {
+        Some(old) => old.clone(),
+        None => store.read(&key, add.offset, add.data.len() as u64)?,
+    };
     let mut sum = add.data.to_vec();
     sum.iter_mut().zip(old.iter()).for_each(|(new, old)| *new ^= old);
     Ok(sum.into())

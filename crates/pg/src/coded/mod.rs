@@ -13,8 +13,6 @@ mod content;
 mod keep;
 mod split;
 
-use std::collections::BTreeMap;
-
 use erasure::{ChunkSet, Codec, MisfitError, Stripes};
 use maps::{OsdMap, Pool};
 
@@ -32,21 +30,10 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Of a pool of `size` shards with this profile, whose stripes hold `stripe_width` bytes of data.
-    pub fn new(
-        values: &BTreeMap<String, String>,
-        size: usize,
-        stripe_width: u32,
-    ) -> Result<Self, MisfitError> {
-        let (codec, stripes) = erasure::of_pool(values, size, stripe_width)?;
-        Ok(Self { codec, stripes })
-    }
-
-    /// Of a pool of this map. A pool whose profile is gone has none that fits.
+    /// Of a pool of this map, if it fits its profile.
     pub fn of_pool(map: &OsdMap, pool: &Pool) -> Result<Self, MisfitError> {
-        let none = BTreeMap::new();
-        let profile = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);
-        Self::new(profile, pool.size.into(), pool.stripe_width)
+        let (codec, stripes) = erasure::of_pool(map, pool)?;
+        Ok(Self { codec, stripes })
     }
 
     /// Whether all data can be made from these shards.

@@ -32,6 +32,7 @@ pub use copy::{Copied, Sources};
 pub use dispatch::{RequestKind, classify};
 pub use pause::Begun;
 pub(crate) use pause::LEAST_SLICE;
+pub(crate) use read::of_head;
 pub use trim::trim;
 
 use dispatch::Ran;

@@ -3,17 +3,23 @@
 //! They see the data as it was before the request, and the size as the operations before them leave it: Ceph reads
 //! from the store, where the request's own transaction has not arrived yet.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use codec::{Encode, Writer, crc32c};
 use messages::osd::{Extent, Op, OpCode, OsdOp, SparseReadResponse, StatResponse, checksum_type};
 use store::Found;
-use types::{Errno, HObject};
+use types::{Errno, HObject, SnapId};
 
 use super::answer::{Answer, OpError, Outcome};
 use super::scratch::Scratch;
 use super::work::ENTRY;
 use super::{ExecEnv, ExecStop, xxhash};
 use crate::coded::Needed;
+use crate::object::{ObjectInfo, ObjectState};
+
+/// A request that reads more than this is to be looked at before it gathers: it may ask for too much.
+const AT_ONCE: u64 = 64 << 10;
 
 /// Errors of `cmpext` say where the first difference is: this plus the index. Source: MAX_ERRNO in src/include/rados.h.
 const MAX_ERRNO: i32 = 4095;
@@ -31,9 +37,25 @@ pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
     Ok(Answer::data(data))
 }
 
+/// The bytes of the head that a request asks for which does nothing but read them: what is to be gathered is
+/// known before it runs. `None` where a run is to tell.
+pub(crate) fn of_head(state: &ObjectState, snap: SnapId, ops: &[OsdOp]) -> Option<Range<u64>> {
+    let [op] = ops else { return None };
+    if snap != SnapId::HEAD || !state.is_present() || op.code != OpCode::READ {
+        return None;
+    }
+    let Ok(Op::Read(e)) = op.parse() else { return None };
+    let e = e.normalised();
+    let length = readable_of(&state.info, e);
+    (1..=AT_ONCE).contains(&length).then(|| e.offset..e.offset.saturating_add(length))
+}
+
 /// Bytes that a read of the range finds.
 fn readable(s: &Scratch<'_>, e: Extent) -> u64 {
-    let info = s.info();
+    readable_of(s.info(), e)
+}
+
+fn readable_of(info: &ObjectInfo, e: Extent) -> u64 {
     let mut size = info.size;
     let end = e.offset.wrapping_add(e.length);
     if info.truncate_seq < e.truncate_seq && end > e.truncate_size && size > e.truncate_size {

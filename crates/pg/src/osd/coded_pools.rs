@@ -1,9 +1,11 @@
 //! Which erasure-coded pools an OSD serves: those whose profile it knows, and whose size and stripes are the
-//! profile's. Of the others it makes no copies, and their requests are refused with EOPNOTSUPP.
+//! profile's. Of the others it makes no copies, and their requests are refused with EOPNOTSUPP. All PGs of a
+//! pool share its code.
 //!
 //! Invariant: every erasure-coded pool of the map that was followed last is here, and no other one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use erasure::MisfitError;
 use maps::OsdMap;
@@ -13,38 +15,47 @@ use crate::coded::Geometry;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct CodedPools {
-    /// Whether the pool fits its profile. One that does goes on to do so: neither changes while the pool is
-    /// there.
-    fits: BTreeMap<PoolId, bool>,
+pub(crate) struct CodedPools {
+    /// `None` for a pool that does not fit its profile. One that does goes on to do so: neither changes while
+    /// the pool is there.
+    known: BTreeMap<PoolId, Option<Arc<Geometry>>>,
 }
 
 impl CodedPools {
     /// Learns the pools of a map, and gives those that cannot be served and were not known before.
     pub fn follow(&mut self, map: &OsdMap) -> Vec<(PoolId, MisfitError)> {
-        self.fits.retain(|id, _| map.pool(*id).is_some());
+        self.known.retain(|id, _| map.pool(*id).is_some());
         let mut misfits = Vec::new();
         for (id, pool) in map.pools.iter().filter(|(_, pool)| pool.is_erasure()) {
-            let known = self.fits.get(id).copied();
-            if known == Some(true) {
+            let known = self.known.get(id);
+            if matches!(known, Some(Some(_))) {
                 continue;
             }
-            let found = Geometry::of_pool(map, pool);
-            self.fits.insert(*id, found.is_ok());
-            if let (Err(e), None) = (found, known) {
-                misfits.push((*id, e));
-            }
+            let is_new = known.is_none();
+            let geometry = match Geometry::of_pool(map, pool) {
+                Ok(geometry) => Some(Arc::new(geometry)),
+                Err(e) => {
+                    misfits.extend(is_new.then_some((*id, e)));
+                    None
+                }
+            };
+            self.known.insert(*id, geometry);
         }
         misfits
     }
 
+    /// The code of a pool that is served.
+    pub fn geometry(&self, pool: PoolId) -> Option<Arc<Geometry>> {
+        self.known.get(&pool).cloned().flatten()
+    }
+
     pub fn serves(&self, pool: PoolId) -> bool {
-        self.fits.get(&pool) == Some(&true)
+        matches!(self.known.get(&pool), Some(Some(_)))
     }
 
     /// Whether requests of the pool can have no other answer.
     pub fn refuses(&self, pool: PoolId) -> bool {
-        self.fits.get(&pool) == Some(&false)
+        matches!(self.known.get(&pool), Some(None))
     }
 }
 
@@ -75,6 +86,10 @@ mod tests {
         // The profile was put right by force.
         assert_eq!(pools.follow(&map_with("jerasure")), []);
         assert!(pools.serves(PoolId(1)) && !pools.refuses(PoolId(1)));
+        // Whoever asks gets the same one, also after the next map.
+        let first = pools.geometry(PoolId(1)).unwrap();
+        assert_eq!(pools.follow(&map_with("jerasure")), []);
+        assert!(Arc::ptr_eq(&first, &pools.geometry(PoolId(1)).unwrap()));
         // A replicated pool is none of them, and neither is one that is gone.
         assert!(!pools.refuses(PoolId(2)) && !pools.serves(PoolId(2)));
         assert_eq!(pools.follow(&OsdMap::default()), []);

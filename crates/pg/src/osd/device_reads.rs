@@ -67,12 +67,20 @@ pub(crate) struct ShardRead {
     pub ask: Box<ShardAsk>,
 }
 
+/// What is read of shards beside clients' requests. Primaries ask for a bounded number of bytes, and a copy
+/// reads for one write at a time.
+#[derive(Debug)]
+pub(crate) enum OfShard {
+    Part(ShardRead),
+    /// Of a copy's coding chunks, for a write that adds to them.
+    Chunk(SpgId),
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceReads {
     ops: BTreeMap<u64, ClientOp>,
-    /// Reads of shards for primaries, which ask for a bounded number of bytes.
-    shards: BTreeMap<u64, ShardRead>,
+    shards: BTreeMap<u64, OfShard>,
     asked: BTreeMap<u64, Asked>,
     waiting: Ring<Option<AuthName>, VecDeque<Waiting>>,
     /// What all requests hold.
@@ -110,14 +118,24 @@ impl DeviceReads {
 
     /// Has the shell read a range of a shard. All reads of shards together count as those of one entity.
     pub fn add_shard(&mut self, read: ShardRead, plan: Box<ReadPlan>, out: &mut Vec<Output>) {
+        self.add_of_shard(OfShard::Part(read), plan, out);
+    }
+
+    /// Has the shell read a coding chunk of a copy, among those; gives the number of the read.
+    pub fn add_chunk(&mut self, pgid: SpgId, plan: Box<ReadPlan>, out: &mut Vec<Output>) -> u64 {
+        self.add_of_shard(OfShard::Chunk(pgid), plan, out)
+    }
+
+    fn add_of_shard(&mut self, what: OfShard, plan: Box<ReadPlan>, out: &mut Vec<Output>) -> u64 {
         let id = self.number();
-        self.shards.insert(id, read);
+        self.shards.insert(id, what);
         self.waiting.entry(&None).push_back(Waiting { id, order: id, plan, theirs: Sum::default() });
         self.ask(out);
+        id
     }
 
     /// The read of a shard with this number, if it is one.
-    pub fn shard_answered(&mut self, id: u64, out: &mut Vec<Output>) -> Option<ShardRead> {
+    pub fn shard_answered(&mut self, id: u64, out: &mut Vec<Output>) -> Option<OfShard> {
         let read = self.shards.remove(&id)?;
         self.asked.remove(&id);
         self.ask(out);

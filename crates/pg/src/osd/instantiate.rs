@@ -31,7 +31,7 @@ impl OsdCore {
         let map = self.shared.map.clone();
         let whoami = self.shared.whoami;
         let mut wanted: Vec<SpgId> = Vec::new();
-        for (pool, e) in self.coded_pools.follow(&map) {
+        for (pool, e) in self.shared.coded_pools.follow(&map) {
             let name = map.pool_name(pool).unwrap_or_default();
             self.shared.cluster_log(LogLevel::Error, format!("pool '{name}' cannot be served: {e}"));
         }
@@ -46,7 +46,7 @@ impl OsdCore {
             };
             match map.pool(pgid.pool) {
                 Some(pool) if pool.is_replicated() => want(SpgId::replicated(pgid)),
-                Some(_) if self.coded_pools.serves(pgid.pool) => {
+                Some(_) if self.shared.coded_pools.serves(pgid.pool) => {
                     // An OSD may hold one shard and be wanted for another.
                     for shard in shards_of(&m.up, whoami).chain(shards_of(&m.acting, whoami)) {
                         want(SpgId { pgid, shard });

@@ -8,7 +8,7 @@
 pub(crate) mod account;
 mod boot;
 pub(crate) mod cluster_log;
-mod coded_pools;
+pub(crate) mod coded_pools;
 mod command;
 pub(crate) mod counters;
 pub(crate) mod device_reads;
@@ -68,7 +68,6 @@ pub struct OsdCore {
     pub(crate) pgs: BTreeMap<SpgId, Pg>,
     /// Where CRUSH puts the PGs of the newest map.
     placements: Placements,
-    coded_pools: coded_pools::CodedPools,
     superblock: Superblock,
     addrs: BootAddrs,
     boot: Boot,
@@ -133,7 +132,6 @@ impl OsdCore {
             shared,
             pgs: BTreeMap::new(),
             placements: Placements::default(),
-            coded_pools: coded_pools::CodedPools::default(),
             boot: Boot::new(superblock.current_epoch),
             superblock,
             addrs,
@@ -294,7 +292,6 @@ impl OsdCore {
             Input::MgrConnected => self.mgr_connected(),
             Input::OsdRefused { osd } => self.osd_refused(osd),
             Input::OsdReset { osd } => self.osd_reset(osd),
-            Input::OldTickets { count } => self.shared.counters.tickets_refused += count,
             Input::Durable(seq) => {
                 self.durable(seq);
                 self.retry_full();

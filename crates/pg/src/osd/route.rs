@@ -12,6 +12,7 @@ use types::{ConnId, EntityType, Epoch, Errno, OsdId, PgShard, SpgId};
 use super::OsdCore;
 use super::account::Charge;
 use super::counters::Times;
+use super::device_reads::OfShard;
 use super::maps::ShareTo;
 use super::turns::{Turn, Wanted};
 use crate::exec::classify;
@@ -272,7 +273,7 @@ impl OsdCore {
             Ok(kind) => op.kind = kind,
             Err(e) => return op.refuse(e, &mut self.shared),
         }
-        if self.coded_pools.refuses(id.pgid.pool) {
+        if self.shared.coded_pools.refuses(id.pgid.pool) {
             // No OSD has copies of such a pool. Without an answer its clients would wait for ever.
             return op.refuse(Errno::EOPNOTSUPP, &mut self.shared);
         }
@@ -297,11 +298,15 @@ impl OsdCore {
 
     /// The device has read for a request.
     pub(super) fn device_has_read(&mut self, id: u64, result: Result<Bytes, StoreError>) {
-        if let Some(read) = self.shared.reads.shard_answered(id, &mut self.shared.out) {
-            if let Some(pg) = self.pgs.get_mut(&read.pgid) {
-                pg.shard_was_read(&read, result, &mut self.shared);
+        match self.shared.reads.shard_answered(id, &mut self.shared.out) {
+            Some(OfShard::Part(read)) => {
+                if let Some(pg) = self.pgs.get_mut(&read.pgid) {
+                    pg.shard_was_read(&read, result, &mut self.shared);
+                }
+                return;
             }
-            return;
+            Some(OfShard::Chunk(pgid)) => return self.chunk_was_read(pgid, id, result),
+            None => {}
         }
         let Some(op) = self.shared.reads.answered(id) else { return };
         if !self.shared.sessions.contains_key(&op.conn) {
@@ -312,6 +317,18 @@ impl OsdCore {
         let Some(pg) = self.pgs.get_mut(&pgid) else { return op.drop_it(&mut self.shared) };
         pg.device_has_read(id, op, result, &mut self.shared);
         self.request_ran(pgid);
+    }
+
+    /// The device has read what a member's write adds to. That goes on when all of it is there, and then what
+    /// has waited behind it.
+    fn chunk_was_read(&mut self, pgid: SpgId, id: u64, result: Result<Bytes, StoreError>) {
+        let Some(pg) = self.pgs.get_mut(&pgid) else { return };
+        if pg.chunk_was_read(id, result) {
+            for (from, msg) in std::mem::take(&mut pg.waiting_for_room) {
+                deliver_to_pg(pg, from, msg, &mut self.shared);
+            }
+            pg.run_ready(&mut self.shared);
+        }
     }
 
     /// If its slice was over it is the next of its connection; what it has freed in its PG goes on.
@@ -432,7 +449,7 @@ pub(super) fn deliver_to_pg(pg: &mut Pg, from: PgShard, msg: PgMessage, cx: &mut
         PgBody::Push(pushes) => pg.handle_push(from, interval, pushes, cx),
         body => return deliver_other(pg, from, interval, asked_now, body, cx),
     };
-    if let Taken::NoRoom(body) = taken {
+    if let Taken::NoRoom(body) | Taken::OnDevice(body) = taken {
         pg.wait_for_room(from, PgMessage { pgid, from: shard, epoch, interval, body }, cx);
     }
 }

@@ -14,6 +14,7 @@ use types::{ConnId, EntityAddr, Epoch, Eversion, HObject, Now, OsdId, PgShard, P
 
 use super::account::Sum;
 use super::cluster_log::Unsaid;
+use super::coded_pools::CodedPools;
 use super::counters::OpCounters;
 use super::device_reads::{DeviceReads, HELD};
 use super::gathers::Gathers;
@@ -93,6 +94,7 @@ pub(crate) struct Shared {
     pub whoami: OsdId,
     pub config: OsdConfig,
     pub map: Arc<OsdMap>,
+    pub coded_pools: CodedPools,
     /// Snapshots that were purged since this OSD started. Requests that were sent earlier than that cannot
     /// come: no connection is older than this process, and a client that sends a request again leaves out
     /// snapshots that it knows to be removed.
@@ -199,6 +201,7 @@ impl Shared {
             whoami,
             config,
             map,
+            coded_pools: CodedPools::default(),
             store,
             now: Now::default(),
             now_ns: 0,

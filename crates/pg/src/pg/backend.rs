@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use store::{Misuse, ObjectKey, Store, StoreError, Txn};
 use types::{Epoch, Errno, Eversion, HObject, PgShard, SpgId};
 
+use super::chunk_reads::OldChunks;
 use super::client::ClientOp;
 use super::gather::Gather;
 use super::newest::Newest;
@@ -186,17 +187,15 @@ impl Backend {
 }
 
 impl Pg {
-    /// Learns how objects lie on shards, and what can be taken back here.
+    /// Learns how objects lie on shards, and what can be taken back here. Of a pool that is not served the
+    /// OSD has told.
     pub(super) fn know_geometry(&mut self, cx: &mut Shared) {
         let Backend::Coded(coded) = &mut self.backend else { return };
-        let Some(pool) = cx.map.pool(self.id.pgid.pool).filter(|_| coded.geometry.is_none()) else { return };
-        match Geometry::of_pool(&cx.map, pool) {
-            Ok(geometry) => coded.geometry = Some(Arc::new(geometry)),
-            Err(e) => {
-                let text = format!("pg {} cannot be served: {e}", self.id);
-                return cx.cluster_log(LogLevel::Error, text);
-            }
+        let Some(geometry) = cx.coded_pools.geometry(self.id.pgid.pool) else { return };
+        if coded.geometry.is_some() {
+            return;
         }
+        coded.geometry = Some(geometry);
         if let Err(e) = coded.read_kept(self.id, &mut cx.store) {
             cx.fail(FatalReason::Store(e.to_string()));
         }
@@ -305,7 +304,7 @@ impl Pg {
             ops.insert(*to, RepOp { txn_head, payload, prev, trim_to, coded });
         }
         let own = part_of(self.id.shard, false);
-        let (own, after) = self.with_records(own, kept_to, entries, cx)?;
+        let (own, after) = self.with_records(own, kept_to, entries, &OldChunks::new(), cx)?;
         Ok(Ready { own, shipped: Shipped::Shards(ops), after })
     }
 
@@ -316,13 +315,14 @@ impl Pg {
         txn: Txn,
         op: &RepOp,
         entries: &[LogEntry],
+        old: &OldChunks,
         cx: &mut Shared,
     ) -> Result<(Txn, After), StoreError> {
         match (&self.backend, &op.coded) {
             (Backend::Replicated, None) => Ok((txn, After::default())),
             (Backend::Coded(_), Some(coded)) => {
                 let part = ShardPart { txn, adds: coded.adds.clone() };
-                self.with_records(part, coded.kept_to, entries, cx)
+                self.with_records(part, coded.kept_to, entries, old, cx)
             }
             // `next_write` has refused it.
             _ => Err(StoreError::Misuse(Misuse::BadKey)),
@@ -330,12 +330,13 @@ impl Pg {
     }
 
     /// A shard's part of a write, with the records that take it back and without those that are not needed
-    /// any more.
+    /// any more. `old` are chunks to which something is added, as far as they were read before.
     fn with_records(
         &mut self,
         part: ShardPart,
         kept_to: Eversion,
         entries: &[LogEntry],
+        old: &OldChunks,
         cx: &mut Shared,
     ) -> Result<(Txn, After), StoreError> {
         if !self.is_coded() {
@@ -350,7 +351,7 @@ impl Pg {
             // The second time takes it out again.
             adds.iter_mut().for_each(|add| add.data = vec![0; add.data.len()].into());
         }
-        let ready = coded::prepare(&mut cx.store, self.id, part.txn, &adds, &here)?;
+        let ready = coded::prepare(&mut cx.store, self.id, part.txn, (&adds, old), &here)?;
         let damaged: BTreeSet<HObject> = ready.damaged.into_iter().chain(stale).collect();
         let mut txn = ready.txn;
         // With the write: its version must never be that of a shard which nobody knows to be damaged.

@@ -553,7 +553,8 @@ impl Pg {
     /// also read, for what they answer must be durable. Every other write waits only behind requests that
     /// wait already.
     fn must_wait_for_lock(&self, head: &HObject, op: &ClientOp) -> bool {
-        if op.msg.has_flag(flags::SKIPRWLOCKS) {
+        // Of coded PGs members may still wait with what the request would see.
+        if op.msg.has_flag(flags::SKIPRWLOCKS) && !self.is_coded() {
             return false;
         }
         match self.writes.lock(head) {
@@ -598,6 +599,12 @@ impl Pg {
         if op.kind.writes && op.msg.has_flag(flags::ORDERSNAP) && self.snapc(&op, cx).seq < state.snapset.seq
         {
             return op.refuse(OLD_SNAPC, cx);
+        }
+        if let Some(what) = self.will_need(&op, &head, &state) {
+            match self.read_of_own(&what, cx) {
+                Some(bytes) => op.gathered.get_or_insert_default().bytes.add(what, bytes),
+                None => return self.gather(op, &head, vec![what], cx),
+            }
         }
         match self.execute(&op, &head, &state, begun, cx) {
             Err(stop) => self.stopped(op, &head, stop, cx),

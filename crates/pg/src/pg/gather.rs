@@ -22,11 +22,13 @@ use types::{Epoch, Errno, Eversion, HObject, PgShard};
 
 use super::backend::Backend;
 use super::client::ClientOp;
+use super::rebuild::place;
 use super::repair::damaged_object;
 use super::{Pg, persist};
 use crate::coded::Needed;
+use crate::exec;
 use crate::io::LogLevel;
-use crate::object::{LoadError, stored_version};
+use crate::object::{LoadError, ObjectState, stored_version};
 use crate::osd::account::Kept;
 use crate::osd::device_reads::ShardRead;
 use crate::osd::gathers::{Counted, May};
@@ -212,10 +214,54 @@ impl Pg {
                 offset: range.offset,
                 len: range.len,
             };
-            asks.push((copy, ask));
+            asks.push((slot, copy, ask));
         }
-        for (copy, ask) in asks {
+        let me = self.me(cx);
+        for (slot, copy, ask) in asks {
+            // A request that gathers once more has others go first: it may do so for each of its operations.
+            let at_once = copy == me && cx.reads.get(id).is_some_and(|op| op.gathered.is_none());
+            if let Some(data) = at_once.then(|| self.read_at_once(&ask, cx)).flatten() {
+                gather.asked.remove(&ask.place);
+                let piece = gather.wanted.get_mut(at).and_then(|wanted| wanted.pieces.get_mut(slot));
+                piece.into_iter().for_each(|piece| *piece = data.clone());
+                continue;
+            }
             cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
+        }
+    }
+
+    /// A range of this copy's own shard, where nothing has to be waited for. Whatever stands against it is
+    /// dealt with when this copy is asked as others are.
+    fn read_at_once(&mut self, ask: &ShardAsk, cx: &mut Shared) -> Option<Bytes> {
+        self.may_read_shard(ask, cx).ok()?;
+        match cx.store.read_at_once(&self.object_key(&ask.object), ask.offset, ask.len) {
+            Ok(Found::Data(data)) if data.len() as u64 == ask.len => Some(data),
+            _ => None,
+        }
+    }
+
+    /// What a request reads, if that is all it does and it has gathered nothing yet. What is not durable yet
+    /// it may not see.
+    pub(super) fn will_need(&self, op: &ClientOp, head: &HObject, state: &ObjectState) -> Option<Needed> {
+        if !self.is_coded() || op.kind.writes || op.gathered.is_some() || self.writes.lock(head).is_some() {
+            return None;
+        }
+        let range = exec::of_head(state, op.msg.object.snap, &op.msg.ops)?;
+        Some(Needed { object: head.clone(), range })
+    }
+
+    /// A range of an object of which this copy's attributes are right, if it lies in one chunk that this copy
+    /// has, and the device need not be waited for.
+    pub(super) fn read_of_own(&mut self, what: &Needed, cx: &mut Shared) -> Option<Bytes> {
+        let Backend::Coded(coded) = &self.backend else { return None };
+        let there = coded.geometry.as_ref()?.stripes.within_chunk(what.range.clone())?;
+        let is_mine = there.shard == place(self.me(cx));
+        if !is_mine || self.missing.contains(&what.object) || self.lost_here.contains(&what.object) {
+            return None;
+        }
+        match cx.store.read_at_once(&self.object_key(&what.object), there.offset, there.len) {
+            Ok(Found::Data(data)) if data.len() as u64 == there.len => Some(data),
+            _ => None,
         }
     }
 
@@ -356,6 +402,13 @@ impl Pg {
     fn gathered(&mut self, id: u64, gather: Gather, cx: &mut Shared) {
         let mut found = Vec::with_capacity(gather.wanted.len());
         for wanted in gather.wanted {
+            let len = wanted.what.range.end - wanted.what.range.start;
+            if let (true, [piece]) = (wanted.read.is_of_data(), wanted.pieces.as_slice()) {
+                if piece.len() as u64 == len {
+                    found.push((wanted.what, piece.clone()));
+                    continue;
+                }
+            }
             let pieces: Vec<&[u8]> = wanted.pieces.iter().map(Bytes::as_ref).collect();
             match wanted.read.assemble(&pieces) {
                 Ok(bytes) => found.push((wanted.what, Bytes::from(bytes))),

@@ -73,6 +73,7 @@ impl Pg {
         requests.extend(self.waiting_for_space.drain(..));
         self.short_of = 0;
         self.waiting_for_room.clear();
+        self.chunk_reads = None;
         self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));
         requests.extend(self.waiting_for_active.drain(..));

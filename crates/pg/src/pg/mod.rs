@@ -26,6 +26,7 @@ mod backfill;
 mod backoff;
 mod batch;
 mod choose;
+mod chunk_reads;
 mod client;
 pub(crate) mod copy;
 mod forced;
@@ -48,6 +49,7 @@ mod replicate;
 mod reserve;
 pub(crate) mod room;
 mod scrub;
+mod shard_bases;
 pub(crate) mod split;
 mod staging;
 pub mod state;
@@ -75,6 +77,7 @@ use backend::Backend;
 use backfill::Backfill;
 use backoff::Backoff;
 use batch::Batch;
+use chunk_reads::ChunkReads;
 pub(crate) use client::ClientOp;
 use copy::Copying;
 pub(crate) use forced::Forced;
@@ -195,8 +198,11 @@ pub(crate) struct Pg {
     pub waiting_for_space: VecDeque<ClientOp>,
     /// A client's write found no room of so many bytes, here or with a member; 0 when there is room.
     pub short_of: u64,
-    /// Messages of members for which the store has no room, and those that came after the first of them.
+    /// Messages of members for which the store has no room, or the first of which waits for `chunk_reads`, and
+    /// those that came after it.
     pub waiting_for_room: VecDeque<(PgShard, PgMessage)>,
+    /// What is read for the first of them.
+    pub chunk_reads: Option<ChunkReads>,
     /// How often it was activated: the PG may peer more than once in an interval.
     pub activations: u64,
     /// When `Activate` was sent: its answer is a sign of life.
@@ -260,6 +266,7 @@ impl Pg {
             waiting_for_space: VecDeque::new(),
             short_of: 0,
             waiting_for_room: VecDeque::new(),
+            chunk_reads: None,
             activations: 0,
             activate_sent: Moment::default(),
             ready: VecDeque::new(),

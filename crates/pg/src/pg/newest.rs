@@ -29,6 +29,10 @@ const SPARE: usize = 64;
 /// Versions that members have named and that are looked at when the PG has peered.
 const MAX_NEWER: usize = 1_024;
 
+/// What a copy has of an object that it lacks, and that was perhaps deleted. Nothing ever was in this version,
+/// so it counts as none; the next primary learns by it that the copy lacks the object for a doubt alone.
+const DOUBTFUL: Eversion = Eversion { epoch: Epoch(0), version: 1 };
+
 /// The object whose version an entry follows: that of a clone says which version of the head it was made of.
 fn followed(entry: &LogEntry) -> HObject {
     if entry.kind == EntryKind::Clone { entry.object.head() } else { entry.object.clone() }
@@ -320,7 +324,8 @@ impl Pg {
 
     /// Primary: an earlier one may have learnt of objects of which nobody's log tells, and have ended before
     /// it turned out whether they were deleted. It alone lacks them then: whoever has missed a write of
-    /// theirs, or has lost it, lacks them as well.
+    /// theirs, or has lost it, lacks them as well. Several may have learnt of them one after the other, and say
+    /// so (`DOUBTFUL`).
     pub(super) fn doubt_again(&mut self, cx: &mut Shared) {
         // What the log tells is known by now.
         self.newest();
@@ -329,14 +334,19 @@ impl Pg {
             self.write_targets(cx).into_iter().filter_map(|to| self.peers.get(&to)?.missing.as_ref());
         let all = std::iter::once(&self.missing).chain(theirs).flat_map(Missing::iter);
         let untold = all.filter(|(o, item)| item.need <= self.log.tail() && !coded.newest.tells_of(o));
-        let mut by_object: BTreeMap<HObject, (Eversion, usize)> = BTreeMap::new();
+        // By object: its version, how many lack it, and how many of these for a doubt.
+        let mut by_object: BTreeMap<HObject, (Eversion, usize, usize)> = BTreeMap::new();
         for (object, item) in untold {
-            by_object.entry(object.clone()).or_insert((item.need, 0)).1 += 1;
+            let (_, lacking, doubtful) = by_object.entry(object.clone()).or_insert((item.need, 0, 0));
+            *lacking += 1;
+            *doubtful += usize::from(item.have == DOUBTFUL);
         }
-        by_object.retain(|object, (_, lacking)| *lacking == 1 && self.has_nothing_of(object, cx));
-        for (object, (need, _)) in by_object {
+        by_object.retain(|object, (_, lacking, doubtful)| {
+            (*lacking == 1 || lacking == doubtful) && self.has_nothing_of(object, cx)
+        });
+        for (object, (need, ..)) in by_object {
             if self.missing.contains(&object) {
-                self.doubt(object);
+                self.doubt(object, cx);
             } else if let Backend::Coded(coded) = &mut self.backend {
                 if coded.newer.len() < MAX_NEWER {
                     coded.newer.insert(object, need);
@@ -363,20 +373,26 @@ impl Pg {
     pub(super) fn is_named(&mut self, object: HObject, version: Eversion, cx: &mut Shared) {
         let Ok(is) = self.version_of(&object, cx) else { return };
         if self.learn_newer(&object, (is, version), cx) && is == Eversion::ZERO {
-            self.doubt(object);
+            self.doubt(object, cx);
         }
     }
 
     /// Primary: it is not known whether an object was deleted, unless a member has said that its shard is
     /// damaged.
-    fn doubt(&mut self, object: HObject) {
+    fn doubt(&mut self, object: HObject, cx: &mut Shared) {
         let least = PgShard { osd: OsdId(i32::MIN), shard: i8::MIN };
         let mut told = self.damaged.range((object.clone(), least)..).take_while(|(of, _)| *of == object);
-        let has_one = told.any(|(_, copy)| !self.is_known_to_lack(*copy, &object));
-        if let Backend::Coded(coded) = &mut self.backend {
-            if !has_one {
-                coded.doubted.insert(object);
-            }
+        if told.any(|(_, copy)| !self.is_known_to_lack(*copy, &object)) {
+            return;
+        }
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        coded.doubted.insert(object.clone());
+        let lacked = self.missing.get(&object).filter(|item| item.need > DOUBTFUL).copied();
+        if let Some(item) = lacked.filter(|item| item.have != DOUBTFUL) {
+            let (item, mut txn) = (MissingItem { have: DOUBTFUL, ..item }, Txn::new());
+            persist::add_missing(&mut txn, self.id, &object, item);
+            self.missing.insert(object, item);
+            cx.submit(txn, Done::Nothing);
         }
     }
 
@@ -402,8 +418,11 @@ impl Pg {
 
     /// Primary: a member has something of an object, damaged or of another version: it was not deleted.
     pub(super) fn doubt_no_more(&mut self, object: &HObject) {
-        if let Backend::Coded(coded) = &mut self.backend {
-            coded.doubted.remove(object);
+        let Backend::Coded(coded) = &mut self.backend else { return };
+        coded.doubted.remove(object);
+        // What is stored may go on to say that. Then it is looked at once more.
+        if let Some(item) = self.missing.get(object).filter(|item| item.have == DOUBTFUL).copied() {
+            self.missing.insert(object.clone(), MissingItem { have: Eversion::ZERO, ..item });
         }
     }
 
@@ -470,7 +489,7 @@ impl Pg {
         }
         let mut txn = Txn::new();
         self.missing.insert(object.clone(), item);
-        persist::put_missing(&mut txn, self.id, &self.missing);
+        persist::add_missing(&mut txn, self.id, object, item);
         self.update_last_complete();
         self.save_info(&mut txn);
         cx.submit(txn, Done::Nothing);

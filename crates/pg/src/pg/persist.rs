@@ -164,6 +164,11 @@ pub(crate) fn put_missing(txn: &mut Txn, id: SpgId, missing: &Missing) {
     }
 }
 
+/// Stores one of the missing objects, or what is known of it now.
+pub(crate) fn add_missing(txn: &mut Txn, id: SpgId, o: &HObject, item: MissingItem) {
+    txn.set(Space::Pg(id), object_key(MISSING, o), (o.clone(), item).to_bytes());
+}
+
 pub(crate) fn forget_missing(txn: &mut Txn, id: SpgId, o: &HObject) {
     txn.unset(Space::Pg(id), object_key(MISSING, o));
 }

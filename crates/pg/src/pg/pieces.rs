@@ -31,7 +31,7 @@ const MIN_PIECE_BYTES: u64 = 256 << 10;
 /// Bytes of attributes and omap header in one piece; a single longer one has a piece of its own.
 const MAX_HEAD_BYTES: usize = 8 << 20;
 /// Bytes that have to be saved for a push that is based on an older version.
-const WORTH_A_BASE_BYTES: u64 = 16 << 10;
+pub(super) const WORTH_A_BASE_BYTES: u64 = 16 << 10;
 /// Objects removed in one transaction.
 const REMOVE_PAGE: usize = 256;
 
@@ -180,10 +180,11 @@ impl Pg {
         }
     }
 
-    /// Whether the copy here has this version and no lost block. A lost block would stay lost in what is
-    /// built on it.
-    fn is_base(&self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
-        stored_version(&mut cx.store, &self.object_key(object)).is_ok_and(|v| v == version)
+    /// Whether the copy here has this version and nothing of it is damaged. What is lost would stay lost in
+    /// what is built on it.
+    pub(super) fn is_base(&self, object: &HObject, version: Eversion, cx: &mut Shared) -> bool {
+        !self.lost_here.contains(object)
+            && stored_version(&mut cx.store, &self.object_key(object)).is_ok_and(|v| v == version)
             && cx.store.has_lost(&self.object_key(object)).is_ok_and(|lost| !lost)
     }
 
@@ -261,7 +262,7 @@ impl Pg {
 
 impl Base {
     /// Bytes of data below `size` that may have changed.
-    fn bytes_below(&self, size: u64) -> u64 {
+    pub(super) fn bytes_below(&self, size: u64) -> u64 {
         let below =
             |(offset, len): &(u64, u64)| offset.saturating_add(*len).min(size).saturating_sub(*offset);
         self.ranges.iter().map(below).sum()

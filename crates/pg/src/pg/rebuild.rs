@@ -5,9 +5,10 @@
 //!                      ▲                                                                    │
 //!                      └──── piece by piece, when all have the last one durable ◄───────────┘
 //! ```
-//! The primary reads a range of as many shards as make up for the others, makes the same range of every shard
+//! The primary reads ranges of as many shards as make up for the others, makes the same ranges of every shard
 //! that is lacking, and sends each copy its own: a push, as in replicated pools, with the object's
-//! attributes in front. Its own copy gets its shard in the same way.
+//! attributes in front. Its own copy gets its shard in the same way. Where all of these copies have an older
+//! version, the ranges are those that may have changed since (`shard_bases`).
 //!
 //! Invariants:
 //! 1. An object in `Coded::rebuilds` is in `Pg::recovering`.
@@ -27,6 +28,7 @@ use super::backfill::{Backfill, Step};
 use super::gather::Refusal;
 use super::recovery::{Recovering, Sent};
 use super::room::Taken;
+use super::shard_bases::Changed;
 use super::{Pg, Phase, persist};
 use crate::io::LogLevel;
 use crate::missing::MissingItem;
@@ -59,12 +61,15 @@ pub(crate) struct Rebuilding {
     /// Bytes of a shard, once they are known.
     size: u64,
     plan: Option<erasure::Rebuild>,
-    /// What is read of each shard.
-    range: (u64, u64),
-    /// By the number of the question.
-    asked: BTreeMap<u32, PgShard>,
+    /// What is made, of each shard.
+    changed: Changed,
+    /// What is read of each shard for this piece, as offsets and lengths.
+    ranges: Vec<(u64, u64)>,
+    /// By the number of the question: of whom, and which of the ranges.
+    asked: BTreeMap<u32, (PgShard, usize)>,
     last: u32,
-    got: BTreeMap<usize, Bytes>,
+    /// By shard and range.
+    got: BTreeMap<(usize, usize), Bytes>,
 }
 
 /// Has an object's attributes sent alone: as a push on top of the very version, of which no data differs.
@@ -72,7 +77,7 @@ fn attributes_alone(version: Eversion) -> Option<Base> {
     Some(Base { version, ranges: Vec::new(), omap: false })
 }
 
-fn place(copy: PgShard) -> usize {
+pub(super) fn place(copy: PgShard) -> usize {
     usize::try_from(copy.shard).unwrap_or(usize::MAX)
 }
 
@@ -267,7 +272,8 @@ impl Pg {
             head: None,
             size: 0,
             plan: None,
-            range: (0, 0),
+            changed: Changed::default(),
+            ranges: Vec::new(),
             asked: BTreeMap::new(),
             last: 0,
             got: BTreeMap::new(),
@@ -328,6 +334,14 @@ impl Pg {
         head.base = None;
         head.from = r.from.clone();
         r.size = head.size;
+        if r.from.is_start() {
+            let (what, targets) = ((r.version, r.size), r.targets.clone());
+            let changed = self.changed_shards(object, what, &targets, cx);
+            if let Some(r) = self.rebuilding(object) {
+                r.changed = changed;
+            }
+        }
+        let Some(r) = self.rebuilding(object) else { return };
         r.head = Some(head);
         self.track(object, Recovering::Gathering { bytes: 0 }, cx);
         self.read_shards(object, cx);
@@ -336,11 +350,11 @@ impl Pg {
     /// Asks holders for the next range of their shards; at once where there is none.
     fn read_shards(&mut self, object: &HObject, cx: &mut Shared) {
         let Some(r) = self.rebuilding(object) else { return };
-        let (at, size) = (r.from.data, r.size);
         let (version, targets, without) = (r.version, r.targets.clone(), r.without.clone());
-        if r.head.as_ref().is_some_and(|head| head.next.is_some()) || at >= size {
+        let has_more_attributes = r.head.as_ref().is_some_and(|head| head.next.is_some());
+        if has_more_attributes || r.changed.next(r.from.data, r.size).is_none() {
             // Attributes alone.
-            r.range = (at, 0);
+            r.ranges.clear();
             return self.send_shards(object, cx);
         }
         let holders = self.holders(object, version, &without, cx);
@@ -353,18 +367,23 @@ impl Pg {
         // A stray may have the very shard that a member lacks.
         let sources = plan.sources() | (want & there);
         let (chunk, shards) = (geometry.stripes.chunk_size(), sources.len().max(1) as u64);
-        let len = (cx.piece_bytes() / shards / chunk).max(1).saturating_mul(chunk).min(size - at);
-        let mut asks = Vec::with_capacity(sources.len());
+        let most = (cx.piece_bytes() / shards / chunk).max(1).saturating_mul(chunk);
+        let (mut asks, mut bytes) = (Vec::with_capacity(sources.len()), 0u64);
         if let Some(r) = self.rebuilding(object) {
-            (r.plan, r.range) = (Some(plan), (at, len));
-            for copy in sources.iter().filter_map(|shard| holders.get(&shard)) {
-                r.last += 1;
-                r.asked.insert(r.last, *copy);
-                let object = object.clone();
-                asks.push((*copy, ShardAsk { id: r.id, place: r.last, object, version, offset: at, len }));
+            r.plan = Some(plan);
+            r.ranges = r.changed.piece(r.from.data, r.size, most);
+            let ranges = r.ranges.iter().enumerate();
+            for (range, (offset, len)) in ranges.map(|(at, range)| (at, *range)) {
+                for copy in sources.iter().filter_map(|shard| holders.get(&shard)) {
+                    r.last += 1;
+                    r.asked.insert(r.last, (*copy, range));
+                    let object = object.clone();
+                    asks.push((*copy, ShardAsk { id: r.id, place: r.last, object, version, offset, len }));
+                    bytes = bytes.saturating_add(len);
+                }
             }
         }
-        self.track(object, Recovering::Gathering { bytes: len.saturating_mul(shards) }, cx);
+        self.track(object, Recovering::Gathering { bytes }, cx);
         for (copy, ask) in asks {
             cx.send_pg(copy, self.id, self.interval(), PgBody::ShardRead(Box::new(ask)));
         }
@@ -373,7 +392,8 @@ impl Pg {
     /// The object whose rebuild has asked a copy this; `None` when none has.
     pub(super) fn rebuild_that_asked(&self, from: PgShard, id: u64, place: u32) -> Option<HObject> {
         let Backend::Coded(coded) = &self.backend else { return None };
-        let asked = |r: &Rebuilding| r.id == id && r.asked.get(&place) == Some(&from);
+        let is_it = |asked: &(PgShard, usize)| asked.0 == from;
+        let asked = |r: &Rebuilding| r.id == id && r.asked.get(&place).is_some_and(is_it);
         coded.rebuilds.iter().find(|(_, r)| asked(r)).map(|(object, _)| object.clone())
     }
 
@@ -388,10 +408,12 @@ impl Pg {
     ) {
         let Some(r) = self.rebuilding(object) else { return };
         let version = r.version;
+        let Some(range) = r.asked.get(&number).map(|(_, range)| *range) else { return };
+        let len = r.ranges.get(range).map_or(0, |(_, len)| *len);
         match read {
-            Ok(bytes) if bytes.len() as u64 == r.range.1 => {
+            Ok(bytes) if bytes.len() as u64 == len => {
                 r.asked.remove(&number);
-                r.got.insert(place(copy), bytes);
+                r.got.insert((place(copy), range), bytes);
                 if r.asked.is_empty() {
                     self.send_shards(object, cx);
                 }
@@ -431,7 +453,9 @@ impl Pg {
         self.rebuild(object, cx);
     }
 
-    /// A copy gives nothing of an object that it should have: it lacks the object from now on.
+    /// A copy gives nothing of an object that it should have: it lacks the object from now on. One that a
+    /// backfill has not come to yet need not have it: it is asked in vain once in an interval, and nobody is
+    /// told.
     pub(super) fn note_refusal(
         &mut self,
         object: &HObject,
@@ -440,15 +464,16 @@ impl Pg {
         why: &str,
         cx: &mut Shared,
     ) {
+        let may_lack = self.may_still_have(copy, object);
         let Backend::Coded(coded) = &mut self.backend else { return };
-        cx.counters.shards_refused += 1;
-        if coded.told.len() < MAX_TOLD && coded.told.insert((object.clone(), version, copy)) {
-            let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
-            cx.cluster_log(LogLevel::Error, text);
+        if !may_lack {
+            cx.counters.shards_refused += 1;
+            if coded.told.len() < MAX_TOLD && coded.told.insert((object.clone(), version, copy)) {
+                let text = format!("pg {} object {object}: osd.{copy} gives no data of it: {why}", self.id);
+                cx.cluster_log(LogLevel::Error, text);
+            }
         }
-        // A backfill brings what it has not come to.
-        let is_member =
-            self.is_acting(copy) || self.backfills.contains_key(&copy) && !self.may_still_have(copy, object);
+        let is_member = self.is_acting(copy) || self.backfills.contains_key(&copy) && !may_lack;
         if copy == self.me(cx) {
             self.lost_shards(vec![object.clone()], cx);
             self.repair_own(object, cx);
@@ -572,7 +597,7 @@ impl Pg {
     /// Copies that were asked are gone. Their objects are begun anew.
     pub(super) fn objects_asked_of(&self, gone: &[PgShard]) -> Vec<HObject> {
         let Backend::Coded(coded) = &self.backend else { return Vec::new() };
-        let asks = |r: &Rebuilding| r.asked.values().any(|copy| gone.contains(copy));
+        let asks = |r: &Rebuilding| r.asked.values().any(|(copy, _)| gone.contains(copy));
         coded.rebuilds.iter().filter(|(_, r)| asks(r)).map(|(object, _)| object.clone()).collect()
     }
 
@@ -711,44 +736,52 @@ impl Rebuilding {
         object: &HObject,
         is_mixed_up: bool,
     ) -> Result<Vec<(PgShard, ObjectPush)>, CodecError> {
-        let (at, len) = self.range;
-        let bytes = usize::try_from(len).map_err(|_| CodecError::OutOfRange)?;
-        let mut made: BTreeMap<usize, Bytes> = BTreeMap::new();
-        if let Some(plan) = self.plan.take() {
-            let mut out = vec![vec![0; bytes]; plan.targets().len()];
-            let mut sources: Vec<Option<&[u8]>> = vec![None; erasure::MAX_CHUNKS];
-            for (shard, data) in &self.got {
-                sources.get_mut(*shard).into_iter().for_each(|source| *source = Some(data));
-            }
-            let mut buffers: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
-            plan.execute(&sources, &mut buffers)?;
-            made.extend(plan.targets().iter().zip(out.into_iter().map(Bytes::from)));
-        }
+        let made = self.make_ranges()?;
         let head = self.head.take();
-        let end = at.saturating_add(len);
+        let end = self.ranges.last().map_or(self.from.data, |(offset, len)| offset.saturating_add(*len));
         let after_head = head.as_ref().and_then(|head| head.next.clone());
-        let next = match after_head {
-            Some(next) => Some(next),
-            None if end < self.size => Some(Cursor { data: end, ..Cursor::headed() }),
-            None => None,
-        };
         let piece = ObjectPush {
             object: ObjectName(object.clone()),
             version: self.version,
             size: self.size,
             from: self.from.clone(),
-            next,
+            next: after_head.or_else(|| self.changed.next(end, self.size)),
+            extents: Vec::new(),
             ..head.unwrap_or_default()
         };
         let got = std::mem::take(&mut self.got);
-        let push_of = |to: &PgShard| {
+        let data_of = |to: &PgShard, range: usize| {
             let other = got.values().next().filter(|_| is_mixed_up);
-            let data = other.or_else(|| made.get(&place(*to))).or_else(|| got.get(&place(*to)));
-            // What holds nothing is a hole, as it was on the shard that was lost.
-            let data = data.filter(|data| data.iter().any(|byte| *byte != 0));
-            let extents = data.map(|data| (at, data.clone())).into_iter().collect();
-            (*to, ObjectPush { extents, ..piece.clone() })
+            let key = (place(*to), range);
+            other.or_else(|| made.get(&key)).or_else(|| got.get(&key))
+        };
+        let push_of = |to: &PgShard| {
+            let mut push = ObjectPush { base: self.changed.base(*to).cloned(), ..piece.clone() };
+            for (range, (offset, _)) in self.ranges.iter().enumerate() {
+                let extents = data_of(to, range).map(|data| self.changed.extents(*to, *offset, data));
+                push.extents.extend(extents.into_iter().flatten());
+            }
+            (*to, push)
         };
         Ok(self.targets.iter().map(push_of).collect())
+    }
+
+    /// The ranges of the shards that nobody has, by shard and range.
+    fn make_ranges(&mut self) -> Result<BTreeMap<(usize, usize), Bytes>, CodecError> {
+        let mut made = BTreeMap::new();
+        let Some(plan) = self.plan.take() else { return Ok(made) };
+        for (range, (_, len)) in self.ranges.iter().enumerate() {
+            let bytes = usize::try_from(*len).map_err(|_| CodecError::OutOfRange)?;
+            let mut out = vec![vec![0; bytes]; plan.targets().len()];
+            let mut sources: Vec<Option<&[u8]>> = vec![None; erasure::MAX_CHUNKS];
+            for ((shard, _), data) in self.got.iter().filter(|((_, of), _)| *of == range) {
+                sources.get_mut(*shard).into_iter().for_each(|source| *source = Some(data));
+            }
+            let mut buffers: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
+            plan.execute(&sources, &mut buffers)?;
+            let out = out.into_iter().map(Bytes::from);
+            made.extend(plan.targets().iter().zip(out).map(|(shard, data)| ((shard, range), data)));
+        }
+        Ok(made)
     }
 }

@@ -540,6 +540,10 @@ impl Pg {
             some = true;
             let object = &pushed.object;
             let all = to.is_empty();
+            if pushed.lacks_base && self.is_coded() {
+                self.shard_lacks_base(from, object, cx);
+                continue;
+            }
             if let Some(next) = pushed.next.clone().filter(|_| self.is_coded()) {
                 if all {
                     self.rebuild_next(object, next, cx);
@@ -571,10 +575,7 @@ impl Pg {
         let object = &pushed.object;
         let base = base.filter(|_| !pushed.lacks_base);
         if pushed.lacks_base {
-            let missing = self.peers.get_mut(&osd).and_then(|p| p.missing.as_mut());
-            if let Some((missing, item)) = missing.and_then(|m| m.get(object).copied().map(|i| (m, i))) {
-                missing.insert(object.clone(), crate::MissingItem { have: Eversion::ZERO, ..item });
-            }
+            self.has_no_base(osd, object);
         }
         let from = pushed.next.clone().filter(|_| !pushed.lacks_base).unwrap_or_default();
         let Some(push) = self.piece_for_members(object, base.as_ref(), &from, cx) else {
@@ -589,6 +590,14 @@ impl Pg {
             cx.recovery_bytes += sent.bytes;
             to.insert(osd, sent);
             self.send_object(osd, push, cx);
+        }
+    }
+
+    /// Primary: a member says that it has nothing that a push could be based on.
+    pub(super) fn has_no_base(&mut self, copy: PgShard, object: &HObject) {
+        let missing = self.peers.get_mut(&copy).and_then(|p| p.missing.as_mut());
+        if let Some((missing, item)) = missing.and_then(|m| m.get(object).copied().map(|i| (m, i))) {
+            missing.insert(object.clone(), crate::MissingItem { have: Eversion::ZERO, ..item });
         }
     }
 

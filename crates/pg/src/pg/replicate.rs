@@ -279,6 +279,7 @@ impl Pg {
             self.tell_out_of_step(cx);
             return Taken::Done;
         }
+        let Some(old) = self.old_chunks(&op, cx) else { return Taken::OnDevice(PgBody::RepOp(op)) };
         let (txn, entries, after, version) = match self.next_write(&op, cx) {
             Ok(write) => write,
             Err(why) => {
@@ -288,7 +289,7 @@ impl Pg {
                 return Taken::Done;
             }
         };
-        let (mut txn, behind) = match self.on_member(txn, &op, &entries, cx) {
+        let (mut txn, behind) = match self.on_member(txn, &op, &entries, &old, cx) {
             Ok(ready) => ready,
             Err(e) => {
                 self.store_failed(&e, cx);

@@ -42,6 +42,8 @@ pub(crate) enum Taken {
     Done,
     /// The store has no room: the message waits.
     NoRoom(PgBody),
+    /// The device reads what it takes: the message waits.
+    OnDevice(PgBody),
 }
 
 /// Bytes left for data, when that is little.
@@ -51,16 +53,18 @@ pub(crate) fn tight_room(cx: &Shared) -> Option<u64> {
 }
 
 impl Pg {
-    /// Whether messages wait for room here. Later messages have to wait behind them.
+    /// Whether messages wait here for room, or for the device. Later messages have to wait behind them.
     pub fn lacks_room(&self) -> bool {
         !self.waiting_for_room.is_empty()
     }
 
-    /// Keeps a message until there is room.
+    /// Keeps a message until there is room, and until the device has read what the first one takes.
     pub fn wait_for_room(&mut self, from: PgShard, msg: PgMessage, cx: &mut Shared) {
         self.waiting_for_room.push_back((from, msg));
-        cx.space_waited = true;
-        cx.uncommitted = true;
+        if self.chunk_reads.is_none() {
+            cx.space_waited = true;
+            cx.uncommitted = true;
+        }
     }
 
     /// Member: tells the primary how much room is left here.

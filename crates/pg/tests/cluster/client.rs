@@ -31,6 +31,8 @@ enum Kind {
     Write(Option<Vec<u8>>),
     CreateExclusive,
     Read,
+    /// From an offset on, so many bytes.
+    ReadPart(usize, usize),
     /// A change that leaves the data as it is, or of which the model knows nothing.
     Change,
     /// Something of the PG.
@@ -213,6 +215,17 @@ impl Client {
         self.begin(map, pool, name, Kind::Read, vec![op], flags::READ)
     }
 
+    pub fn read_part(
+        &mut self,
+        map: &OsdMap,
+        pool: PoolId,
+        name: &str,
+        (offset, len): (usize, usize),
+    ) -> u64 {
+        let op: OsdOp = Op::Read(messages::osd::Extent::new(offset as u64, len as u64)).into();
+        self.begin(map, pool, name, Kind::ReadPart(offset, len), vec![op], flags::READ)
+    }
+
     /// Asks the PG of `name` what its newest scrub has found; the answer is in `replies`.
     pub fn list_scrub(&mut self, map: &OsdMap, pool: PoolId, name: &str, args: Vec<u8>) -> u64 {
         let code = messages::osd::OpCode::SCRUBLS;
@@ -335,6 +348,16 @@ impl Client {
                 let found = (reply.result >= 0).then(|| reply.ops[0].outdata.to_vec());
                 let want = self.model.get(&r.name).cloned().unwrap_or_default();
                 assert!(want.allows(found.as_deref()), "read of {}: {found:?} is none of {want:?}", r.name);
+            }
+            Kind::ReadPart(offset, len) => {
+                let found = (reply.result >= 0).then(|| reply.ops[0].outdata.to_vec());
+                let whole = self.model.get(&r.name).cloned().unwrap_or_default();
+                let part = |all: &Vec<u8>| all[offset.min(all.len())..(offset + len).min(all.len())].to_vec();
+                let want = Expected {
+                    acked: whole.acked.as_ref().map(part),
+                    open: whole.open.iter().map(|open| open.as_ref().map(part)).collect(),
+                };
+                assert!(want.allows(found.as_deref()), "{offset}+{len} of {}: {found:?}", r.name);
             }
             Kind::List => {}
             Kind::Change if self.too_large_allowed && reply.result == types::Errno::E2BIG.neg() => {}

@@ -3,123 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use erasure::ChunkSet;
 use messages::Message;
-use pg::coded::Geometry;
-use pg::{OsdConfig, OsdCore, Portions};
+use pg::{OsdConfig, Portions};
 use store::{ObjectKey, Txn};
-use types::{PgId, PoolId};
+use types::PoolId;
 
+use crate::coded_kit::{
+    CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
+};
 use crate::sim::Sim;
-
-pub const CHUNK: usize = 4096;
 
 /// One OSD for each of `k` and `m` shards.
 fn cluster(k: u8, m: u8, min_size: u8, seed: u64) -> (Sim, PoolId) {
     let config = OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() };
     cluster_with((k, m), min_size, 0, seed, config)
-}
-
-/// The same with some OSDs more.
-pub fn cluster_with(
-    (k, m): (u8, u8),
-    min_size: u8,
-    spares: i32,
-    seed: u64,
-    config: OsdConfig,
-) -> (Sim, PoolId) {
-    let portions = Portions { ..Portions::default() };
-    let config = OsdConfig { portions, ..config };
-    let osds = i32::from(k + m) + spares;
-    let mut s = Sim::with_config(osds, seed, config);
-    s.until("all up", |s| (0..osds).all(|o| s.mon.map.is_up(o)));
-    let pool = s.mon.create_coded_pool(k, m, min_size);
-    s.settle();
-    (s, pool)
-}
-
-pub fn acting(s: &Sim, pool: PoolId) -> Vec<i32> {
-    s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting
-}
-
-pub fn primary(s: &Sim, pool: PoolId) -> i32 {
-    s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).acting_primary
-}
-
-pub fn bytes(s: &mut Sim, len: usize) -> Vec<u8> {
-    (0..len).map(|_| s.rng.below(256) as u8).collect()
-}
-
-/// A change or a read of one of some objects, if nothing is under way on it.
-pub fn one_request(s: &mut Sim, pool: PoolId) {
-    let name = format!("o{}", s.rng.below(4));
-    if s.client.is_busy(&name) {
-        return;
-    }
-    let map = s.mon.map.clone();
-    let size = s.client.model.get(&name).and_then(|e| e.acked.as_ref()).map_or(0, Vec::len);
-    let (what, at) = (s.rng.below(10), s.rng.below(size as u64 + 1) as usize);
-    let len = 1 + s.rng.below(4 * CHUNK as u64) as usize;
-    match what {
-        0 => s.client.remove(&map, pool, &name),
-        1 | 2 => {
-            let content = bytes(s, 3 * len);
-            s.client.write(&map, pool, &name, content)
-        }
-        3..=5 => s.client.read(&map, pool, &name),
-        6 => {
-            let part = bytes(s, len);
-            s.client.patch(&map, pool, &name, size, &part)
-        }
-        _ => {
-            let part = bytes(s, len);
-            s.client.patch(&map, pool, &name, at, &part)
-        }
-    };
-}
-
-/// What the shard at a place has stored of an object.
-pub fn shard(s: &mut Sim, osd: i32, place: usize, pool: PoolId, name: &str) -> Option<Vec<u8>> {
-    let key = ObjectKey::new(place as i8, s.client.object(&s.mon.map, pool, name));
-    let store = s.nodes[osd as usize].core.as_mut()?.store_mut();
-    let stat = store.stat(&key).unwrap()?;
-    Some(store.read(&key, 0, stat.size).unwrap().to_vec())
-}
-
-/// Puts every object together from every choice of as many shards as make up the data.
-pub fn check_shards(s: &mut Sim, pool: PoolId) {
-    let map = s.mon.map.clone();
-    let found = map.pool(pool).unwrap();
-    let geometry = Geometry::of_pool(&map, found).unwrap();
-    for (name, want) in s.client.model.clone() {
-        let pgid = map.raw_pg_to_pg(PgId::new(pool, s.client.object(&map, pool, &name).hash)).unwrap();
-        let members = map.pg_to_up_acting(pgid).acting;
-        let shards: Vec<Option<Vec<u8>>> =
-            members.iter().enumerate().map(|(at, osd)| shard(s, *osd, at, pool, &name)).collect();
-        let Some(content) = &want.acked else {
-            assert!(shards.iter().all(Option::is_none), "{name} is not gone");
-            continue;
-        };
-        for bits in 0..1u32 << members.len() {
-            let there: ChunkSet = (0..members.len()).filter(|at| bits >> at & 1 == 1).collect();
-            if there.len() != geometry.codec.data_chunk_count() {
-                continue;
-            }
-            let plan = geometry.stripes.read(&geometry.codec, 0..content.len() as u64, there).unwrap();
-            let part = |r: &erasure::ShardRange| {
-                let all = shards[r.shard].as_ref().unwrap_or_else(|| panic!("{name} is not on {}", r.shard));
-                &all[r.offset as usize..(r.offset + r.len) as usize]
-            };
-            let read: Vec<&[u8]> = plan.ranges().iter().map(part).collect();
-            assert!(plan.assemble(&read).unwrap() == *content, "{name} from {there}");
-        }
-    }
-}
-
-/// Messages under way from one OSD to another.
-pub fn under_way(s: &Sim, from: i32, to: i32, kind: &str) -> Option<usize> {
-    let link = s.links.get(&(from, to))?;
-    link.iter().position(|msg| OsdCore::describe_message(msg).is_some_and(|text| text.contains(kind)))
 }
 
 #[test]
@@ -135,6 +32,46 @@ fn what_clients_write_is_on_all_shards_and_reads_back() {
         s.settle();
         check_shards(&mut s, pool);
         assert!(s.client.acked > 10);
+    }
+}
+
+/// Parts of objects are what they are, whether they lie in one chunk, at the primary or elsewhere, while
+/// writes of the same objects go on, an OSD is down, or what was read before has to come from the device.
+#[test]
+fn parts_of_objects_read_as_they_are() {
+    for seed in 0..9 {
+        let (k, m) = [(2, 1), (4, 2), (2, 2)][seed as usize % 3];
+        let (mut s, pool) = cluster(k, m, k, seed);
+        let map = s.mon.map.clone();
+        for at in 0..3 {
+            let content = bytes(&mut s, 5 * CHUNK * usize::from(k) + at * 1000);
+            s.client.write(&map, pool, &format!("o{at}"), content);
+        }
+        s.settle();
+        for round in 0..150 {
+            match round {
+                50 => s.restart(primary(&s, pool)),
+                100 => s.kill(acting(&s, pool)[usize::from(k)]),
+                _ => {}
+            }
+            let (name, map) = (format!("o{}", s.rng.below(3)), s.mon.map.clone());
+            if s.client.is_busy(&name) {
+                s.run(5);
+                continue;
+            }
+            let size = s.client.model[&name].acked.as_ref().map_or(0, Vec::len);
+            let at = s.rng.below(size as u64 + 100) as usize;
+            // Some end with a chunk, or begin with one.
+            let at = if s.rng.below(3) == 0 { at / CHUNK * CHUNK } else { at };
+            let len = [1, 100, CHUNK - at % CHUNK, CHUNK, 3 * CHUNK, 40 * CHUNK][s.rng.below(6) as usize];
+            if s.rng.below(4) == 0 {
+                let part = bytes(&mut s, len.min(5000));
+                s.client.patch(&map, pool, &name, at.min(size), &part);
+            } else {
+                s.client.read_part(&map, pool, &name, (at, len));
+            }
+        }
+        s.until("answered", |s| s.client.is_idle());
     }
 }
 

@@ -5,23 +5,17 @@ use codec::{Decode, Encode};
 use pg::OsdConfig;
 use pg::object::ObjectInfo;
 use store::{ObjectKey, Txn};
-use types::{HObject, PoolId, SnapContext, SnapId};
+use types::{PoolId, SnapContext, SnapId};
 
-use crate::coded::{CHUNK, bytes, check_shards, cluster_with, primary, under_way};
-use crate::coded_stale::{a_member, check_object, damaged, mark_damaged, place_of, short_log, write_others};
+use crate::coded_kit::{
+    CHUNK, a_member, bytes, check_object, check_shards, cluster_with, damaged, lose, mark_damaged, place_of,
+    primary, short_log, under_way, write_others,
+};
 use crate::sim::Sim;
 
 fn cluster(seed: u64) -> (Sim, PoolId) {
     let config = OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() };
     cluster_with((2, 2), 3, 0, seed, config)
-}
-
-/// A member's shard of an object goes without a trace.
-fn lose(s: &mut Sim, osd: i32, place: usize, object: &HObject) {
-    let mut txn = Txn::new();
-    txn.remove(&ObjectKey::new(place as i8, object.clone()));
-    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-    s.commit(osd);
 }
 
 /// The next write of the head makes a clone for this snapshot.
@@ -41,16 +35,16 @@ fn what_a_write_copies_of_is_made_first_where_it_is_gone() {
         s.settle();
         let head = s.client.object(&map, pool, "o");
         let clone = head.at(SnapId(1));
-        let (osd, place) = a_member(&s, pool, seed);
+        let (osd, _) = a_member(&s, pool, seed);
         take_snapshot(&mut s, 1);
         if seed % 2 == 0 {
-            lose(&mut s, osd, place, &head);
+            lose(&mut s, pool, osd, &head);
             let part = bytes(&mut s, CHUNK);
             s.client.patch(&map, pool, "o", 2 * CHUNK, &part);
         } else {
             s.client.write(&map, pool, "o", new);
             s.settle();
-            lose(&mut s, osd, place, &clone);
+            lose(&mut s, pool, osd, &clone);
             s.client.rollback(&map, pool, "o", SnapId(1), old.clone());
         }
         s.until("written", |s| s.client.is_idle());
@@ -72,9 +66,9 @@ fn a_member_remembers_what_a_refused_write_was_to_copy_of() {
         s.client.write(&map, pool, "o", old.clone());
         s.settle();
         let head = s.client.object(&map, pool, "o");
-        let (first, (osd, place)) = (primary(&s, pool), a_member(&s, pool, seed));
+        let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
         take_snapshot(&mut s, 1);
-        lose(&mut s, osd, place, &head);
+        lose(&mut s, pool, osd, &head);
         s.client.write(&map, pool, "o", old.clone());
         s.deliver_requests(first);
         s.until("shipped", |s| under_way(s, first, osd, "RepOp").is_some());

@@ -10,16 +10,12 @@ use messages::osd::{Extent, Op};
 use pg::{Input, OsdConfig, OsdCore, Portions};
 use types::{ConnId, OsdId, PgId, PoolId};
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, under_way};
-use crate::coded_recovery::damage;
-use crate::coded_stale::{content, put_back};
+use crate::coded_kit::{
+    CHUNK, acting, bytes, check_shards, cluster_with, content, damage, long_log, primary, put_back, under_way,
+};
 use crate::counters::counter;
 use crate::shares::{ONE, answer, request};
 use crate::sim::{CLIENT, Sim};
-
-fn long_log() -> OsdConfig {
-    OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() }
-}
 
 fn all_under_way(s: &Sim, from: i32, to: &[i32], kind: &str) -> bool {
     to.iter().all(|to| under_way(s, from, *to, kind).is_some())

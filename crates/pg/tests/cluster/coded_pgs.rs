@@ -5,21 +5,20 @@ use std::time::Duration;
 
 use messages::Message;
 use messages::osd::{Extent, Op};
-use pg::{Input, OsdConfig};
+use pg::Input;
 use serde_json::json;
 use store::Space;
 use types::{ConnId, PgId, PoolId, SnapContext, SpgId};
 
 use crate::client::Expected;
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, under_way};
-use crate::coded_stale::{content, make_stale, mark_damaged, place_of, put_back, short_log};
+use crate::coded_kit::{
+    CHUNK, acting, bytes, check_shards, cluster_with, content, long_log, mark_damaged, one_request, place_of,
+    primary, put_back, short_log, under_way,
+};
+use crate::coded_stale::make_stale;
 use crate::scrub::{How, scrub};
 use crate::shares::{ONE, answer, request};
 use crate::sim::{MON, Sim};
-
-fn long_log() -> OsdConfig {
-    OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() }
-}
 
 fn edit(s: &mut Sim, pool: PoolId, f: impl FnOnce(&mut maps::Pool)) {
     s.mon.change(|inc, map| f(inc.pool_mut(map, pool).unwrap()));

@@ -5,22 +5,16 @@ use std::time::Duration;
 
 use maps::flags::map_flags;
 use pg::OsdConfig;
-use store::{FormatOptions, ObjectKey, Store, Txn};
-use testkit::SimDevice;
+use store::{ObjectKey, Txn};
 use types::{HObject, PgId, PoolId, SpgId};
 
-use crate::coded::{
-    CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard, under_way,
+use crate::coded_kit::{
+    CHUNK, acting, bytes, check_shards, cluster_with, content, damage, long_log, mark_damaged, min_size,
+    primary, put_back, read_all, requests, shard, start_empty, under_way,
 };
-use crate::coded_stale::{content, mark_damaged, put_back};
-use crate::mon;
 use crate::sim::Sim;
 
 const CODES: [(u8, u8); 3] = [(2, 1), (4, 2), (6, 2)];
-
-pub fn min_size((k, m): (u8, u8)) -> u8 {
-    if m > 1 { k + 1 } else { k }
-}
 
 /// Options under which a member that lacks much is backfilled, in ranges of a few objects.
 fn short_log() -> OsdConfig {
@@ -31,10 +25,6 @@ fn short_log() -> OsdConfig {
         backfill_scan_max: 3,
         ..OsdConfig::default()
     }
-}
-
-fn long_log() -> OsdConfig {
-    OsdConfig { min_pg_log_entries: 500, ..OsdConfig::default() }
 }
 
 /// Objects of several sizes, of which some were changed in parts and one was deleted.
@@ -50,38 +40,6 @@ fn write_objects(s: &mut Sim, pool: PoolId, count: usize) {
     s.client.patch(&map, pool, "o4", 17 * CHUNK + 3, &part);
     s.client.remove(&map, pool, "o1");
     s.settle();
-}
-
-/// An OSD that has lost all it had starts again, with an empty disk.
-pub fn start_empty(s: &mut Sim, osd: i32) {
-    let device = SimDevice::new(48 << 20);
-    let options = FormatOptions { fsid: mon::FSID, osd_uuid: mon::uuid(osd), log_bytes: None };
-    Store::format(&device, options).expect("format");
-    s.nodes[osd as usize].device = device.into();
-    s.mon.change(|inc, map| {
-        inc.new_lost.insert(osd, map.epoch);
-    });
-    s.start(osd);
-}
-
-/// Reads every object, and compares it with what was written.
-pub fn read_all(s: &mut Sim, pool: PoolId) {
-    let map = s.mon.map.clone();
-    for name in s.client.model.keys().cloned().collect::<Vec<_>>() {
-        if !s.client.is_busy(&name) {
-            s.client.read(&map, pool, &name);
-        }
-    }
-    s.until("read", |s| s.client.is_idle());
-}
-
-/// Requests while something else goes on.
-pub fn requests(s: &mut Sim, pool: PoolId, count: usize) {
-    for _ in 0..count {
-        one_request(s, pool);
-        let steps = s.rng.below(30) as usize;
-        s.run(steps);
-    }
 }
 
 #[test]
@@ -214,22 +172,6 @@ fn aside(s: &mut Sim, osd: i32) -> usize {
     let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
     let all = store.list_all(None, usize::MAX).unwrap();
     all.iter().filter(|key| key.object.pool.0 < -1 && !pg::coded::is_kept(&key.object)).count()
-}
-
-/// Blocks of an object's shard on an OSD's device are changed. Nothing of it is in memory any more.
-pub fn damage(s: &mut Sim, pool: PoolId, place: usize, name: &str) {
-    let osd = acting(s, pool)[place];
-    s.restart(osd);
-    s.settle();
-    let data = shard(s, osd, place, pool, name).expect("it is there");
-    s.restart(osd);
-    s.settle();
-    let device = s.nodes[osd as usize].device.clone();
-    let block = &data[..CHUNK];
-    let blocks = (0..store::Device::len(&*device)).step_by(CHUNK);
-    let blocks: Vec<u64> = blocks.filter(|at| device.peek(*at, CHUNK) == block).collect();
-    assert!(!blocks.is_empty());
-    blocks.iter().for_each(|at| device.flip(at + 9, 1));
 }
 
 /// Whoever finds a shard damaged, the primary its own or a member its own, it is made again; requests see
@@ -679,4 +621,124 @@ fn a_new_member_beside_a_hole_serves_when_it_has_all() {
         check_shards(&mut s, pool);
     }
     assert!(found > 0, "nobody was new");
+}
+
+/// A copy that is new, and that a backfill is to make, has nothing. Where the others do not make an object up
+/// it is asked, for it may as well be one that had it before its backfill began anew: that it refuses is no
+/// error.
+#[test]
+fn what_a_new_copy_does_not_have_is_no_error() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 1), 2, 1, 1_100 + seed, short_log());
+        write_objects(&mut s, pool, 8);
+        let (map, members) = (s.mon.map.clone(), acting(&s, pool));
+        let object = s.client.object(&map, pool, "o4");
+        let place = seed as usize % 3;
+        let (gone, bad) = (members[place], members[(place + 1) % 3]);
+        s.mon.change(|inc, _| inc.new_flags = map_flags::NOBACKFILL as i32);
+        s.mon.mark_out(gone);
+        s.until("waits", |s| s.states().values().all(|t| t.contains("active") && t.contains("backfill")));
+        let target = s.mon.map.pg_to_up_acting(PgId::new(pool, 0)).up[place];
+        assert!(!members.contains(&target));
+        s.kill(gone);
+        s.until("goes on", |s| s.states().values().all(|t| t.contains("active")));
+        mark_damaged(&mut s, pool, bad, &object);
+        s.restart(bad);
+        s.until("unfound", |s| s.states().values().all(|t| t.contains("recovery_unfound")));
+        let refusals = |node: &crate::sim::Node| {
+            let of_target = format!("osd.{target}(");
+            node.log.iter().filter(|l| l.contains(&of_target) && l.contains("gives no data")).count()
+        };
+        assert!(s.nodes.iter().all(|node| refusals(node) == 0), "seed {seed}");
+        s.start(gone);
+        s.mon.mark_in(gone);
+        s.mon.change(|inc, _| inc.new_flags = 0);
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
+}
+
+/// Bytes that OSDs have sent to recover objects.
+fn pushed(s: &mut Sim) -> u64 {
+    let running: Vec<i32> =
+        (0..s.nodes.len() as i32).filter(|osd| s.nodes[*osd as usize].core.is_some()).collect();
+    running.into_iter().map(|osd| crate::counters::counter(s, osd, "push_out_bytes")).sum()
+}
+
+/// A large object, of which parts are written while the OSD at a place is away.
+fn change_without(s: &mut Sim, pool: PoolId, away: &[i32], stripes: usize) {
+    away.iter().for_each(|osd| s.kill(*osd));
+    s.until("goes on", |s| s.states().values().all(|t| t.contains("active")));
+    let map = s.mon.map.clone();
+    let size = s.client.model["o"].acked.as_ref().expect("written").len();
+    for (at, len) in [(3 * CHUNK + 7, 100), (stripes / 2 * CHUNK, CHUNK), (size, 2 * CHUNK + 1)] {
+        let part = bytes(s, len);
+        s.client.patch(&map, pool, "o", at, &part);
+        s.until("written", |s| s.client.is_idle());
+    }
+}
+
+/// A copy that was away for some writes gets what they have changed, whatever shard it has, in one piece or in
+/// many.
+#[test]
+fn a_copy_that_was_away_gets_what_has_changed() {
+    let mut seed = 1_200;
+    for code in CODES {
+        for place in 0..usize::from(code.0 + code.1) {
+            seed += 1;
+            let recovery_max_chunk = [8 << 20, CHUNK as u64][seed as usize / 2 % 2];
+            let config = OsdConfig { recovery_max_chunk, ..long_log() };
+            let (mut s, pool) = cluster_with(code, code.0, 0, seed, config);
+            let stripes = 60;
+            let content = bytes(&mut s, stripes * usize::from(code.0) * CHUNK - 5);
+            let map = s.mon.map.clone();
+            s.client.write(&map, pool, "o", content);
+            s.settle();
+            let osd = acting(&s, pool)[place];
+            change_without(&mut s, pool, &[osd], stripes);
+            let before = pushed(&mut s);
+            s.start(osd);
+            s.settle();
+            check_shards(&mut s, pool);
+            read_all(&mut s, pool);
+            let sent = pushed(&mut s) - before;
+            assert!(sent > 0 && sent < 30 * CHUNK as u64, "{sent} bytes of {} at {place}", stripes * CHUNK);
+        }
+    }
+}
+
+/// The older version is not there, damaged, or with one of two copies alone: what is made is all of the shard.
+#[test]
+fn a_copy_without_what_it_should_have_gets_all_of_its_shard() {
+    for seed in 0..12 {
+        let recovery_max_chunk = [8 << 20, CHUNK as u64][seed as usize / 4 % 2];
+        let config = OsdConfig { recovery_max_chunk, ..long_log() };
+        let (mut s, pool) = cluster_with((4, 2), 4, 0, 1_300 + seed, config);
+        let map = s.mon.map.clone();
+        let (old, new) = (bytes(&mut s, 60 * 4 * CHUNK), bytes(&mut s, 60 * 4 * CHUNK));
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let (members, object) = (acting(&s, pool), s.client.object(&map, pool, "o"));
+        let place = seed as usize % 6;
+        let (osd, other) = (members[place], members[(place + 1) % 6]);
+        let was = content(&mut s, osd, place, object.clone());
+        s.client.write(&map, pool, "o", new);
+        s.settle();
+        match seed % 3 {
+            0 => put_back(&mut s, osd, was),
+            1 => mark_damaged(&mut s, pool, osd, &object),
+            _ => {}
+        }
+        s.commit(osd);
+        let away = if seed % 3 == 2 { vec![osd, other] } else { vec![osd] };
+        change_without(&mut s, pool, &away, 60);
+        s.start(osd);
+        if seed % 3 == 2 {
+            start_empty(&mut s, other);
+        }
+        s.settle();
+        check_shards(&mut s, pool);
+        read_all(&mut s, pool);
+    }
 }

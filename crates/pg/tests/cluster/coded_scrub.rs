@@ -5,8 +5,9 @@ use pg::OsdConfig;
 use store::{ObjectKey, Txn};
 use types::PoolId;
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, one_request, primary, shard};
-use crate::coded_stale::{content, put_back};
+use crate::coded_kit::{
+    CHUNK, acting, bytes, check_shards, cluster_with, content, damage, one_request, primary, put_back, shard,
+};
 use crate::scrub::{How, found, lines, listed, scrub};
 use crate::sim::Sim;
 
@@ -79,7 +80,7 @@ fn spoil(s: &mut Sim, pool: PoolId, place: usize, fault: &str) {
         "has no attributes" => txn.rm_attr(&key, &b"_"[..]),
         "has other bytes" => txn.write(&key, CHUNK as u64 + 77, vec![0xe5; 9]),
         "has zeros for bytes" => txn.zero(&key, CHUNK as u64, 2 * CHUNK as u64),
-        _ => return crate::coded_recovery::damage(s, pool, place, "o3"),
+        _ => return damage(s, pool, place, "o3"),
     };
     s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
     s.commit(osd);

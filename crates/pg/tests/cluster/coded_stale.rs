@@ -2,46 +2,20 @@
 //! log names, wherever they are, and are made again.
 
 use ::bytes::Bytes;
-use codec::Encode;
-use erasure::{ChunkSet, ShardRange};
+use erasure::ChunkSet;
 use messages::Message;
 use messages::osd::{Extent, Op};
 use pg::coded::Geometry;
 use pg::{OsdConfig, Portions};
-use store::{ObjectKey, Space, Txn};
-use types::{HObject, PgId, PoolId, SnapContext, SnapId, SpgId};
+use store::{ObjectKey, Txn};
+use types::{PoolId, SnapContext, SnapId};
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard, under_way};
-use crate::coded_recovery::start_empty;
+use crate::coded_kit::{
+    CHUNK, a_member, acting, bytes, check_object, check_shards, cluster_with, content, damage, damaged,
+    long_log, lose, mark_damaged, place_of, primary, put_back, shard, short_log, start_empty, under_way,
+    with_object, write_others,
+};
 use crate::sim::Sim;
-
-/// What a store has of an object.
-pub struct Content {
-    key: ObjectKey,
-    pub data: Vec<u8>,
-    pub info: Bytes,
-}
-
-pub fn content(s: &mut Sim, osd: i32, place: usize, object: HObject) -> Content {
-    let key = ObjectKey::new(place as i8, object);
-    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
-    let info = store.attr(&key, b"_").unwrap().expect("it is there");
-    let size = store.stat(&key).unwrap().unwrap().size;
-    let data = store.read(&key, 0, size).unwrap().to_vec();
-    Content { key, data, info }
-}
-
-/// Makes an OSD's object what it was.
-pub fn put_back(s: &mut Sim, osd: i32, was: Content) {
-    let mut txn = Txn::new();
-    txn.truncate(&was.key, was.data.len() as u64);
-    txn.write(&was.key, 0, was.data).set_attr(&was.key, &b"_"[..], was.info);
-    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-}
-
-pub fn place_of(s: &Sim, pool: PoolId, osd: i32) -> usize {
-    acting(s, pool).iter().position(|member| *member == osd).expect("a member")
-}
 
 /// An object of which the primary's shard is what it was before the last write: six chunks, or nothing, for
 /// which no shard has to be asked.
@@ -67,19 +41,6 @@ pub fn make_stale(s: &mut Sim, pool: PoolId, name: &str, seed: u64, more: usize)
     write_others(s, pool, more);
     put_back(s, first, was);
     s.commit(first);
-}
-
-/// Writes another object so often.
-pub fn write_others(s: &mut Sim, pool: PoolId, times: usize) {
-    let map = s.mon.map.clone();
-    for at in 0..times {
-        s.client.write(&map, pool, "other", vec![at as u8; 10]);
-        s.settle();
-    }
-}
-
-fn long_log() -> OsdConfig {
-    OsdConfig { min_pg_log_entries: 200, ..OsdConfig::default() }
 }
 
 /// Lines of any OSD that say of a copy that it gives no data.
@@ -121,11 +82,8 @@ fn a_primary_does_not_believe_its_own_stale_shard() {
 #[test]
 fn a_primary_removes_what_the_log_says_is_deleted() {
     for seed in 0..4 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, long_log(), [3 * CHUNK, 0][seed as usize % 2]);
         let map = s.mon.map.clone();
-        let old = bytes(&mut s, [3 * CHUNK, 0][seed as usize % 2]);
-        s.client.write(&map, pool, "o", old);
-        s.settle();
         let first = primary(&s, pool);
         let place = place_of(&s, pool, first);
         let object = s.client.object(&map, pool, "o");
@@ -164,11 +122,6 @@ fn a_primary_learns_of_members_that_its_shard_is_stale() {
     }
 }
 
-/// A log that soon tells nothing of a write any more.
-pub fn short_log() -> OsdConfig {
-    OsdConfig { min_pg_log_entries: 2, max_pg_log_entries: 2, pg_log_trim_min: 1, ..OsdConfig::default() }
-}
-
 /// A write that needs nothing of other shards follows the version that the primary has. Members that have a
 /// newer one do not take it, and the primary hears of theirs.
 #[test]
@@ -202,16 +155,6 @@ fn a_write_that_follows_a_stale_primary_is_refused() {
             s.nodes.iter().flat_map(|n| &n.log).filter(|l| l.contains("that follows an older version"));
         assert!(told.count() > 0, "seed {seed}");
     }
-}
-
-/// A copy's mark that its shard of an object is damaged.
-pub fn mark_damaged(s: &mut Sim, pool: PoolId, osd: i32, object: &HObject) {
-    let id = SpgId { pgid: PgId::new(pool, 0), shard: place_of(s, pool, osd) as i8 };
-    let mut txn = Txn::new();
-    let key = [&b"x"[..], &object.to_bytes()].concat();
-    txn.set(Space::Pg(id), key, object.to_bytes());
-    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-    s.commit(osd);
 }
 
 /// A primary whose shard is stale and damaged asks members for its version: they have good shards, and say
@@ -251,36 +194,6 @@ fn a_newer_shard_is_not_overwritten() {
         check_shards(&mut s, pool);
         assert_eq!(refusals(&s), [""; 0]);
     }
-}
-
-/// Checks that all choices of as many shards as make up the data give this content of an object.
-pub fn check_object(s: &mut Sim, pool: PoolId, object: &HObject, want: &[u8]) {
-    let map = s.mon.map.clone();
-    let geometry = Geometry::of_pool(&map, map.pool(pool).unwrap()).unwrap();
-    let members = acting(s, pool);
-    let mut shards = Vec::new();
-    for (place, osd) in members.iter().enumerate() {
-        shards.push(content(s, *osd, place, object.clone()).data);
-    }
-    for bits in 0..1u32 << members.len() {
-        let there: ChunkSet = (0..members.len()).filter(|at| bits >> at & 1 == 1).collect();
-        if there.len() != geometry.codec.data_chunk_count() {
-            continue;
-        }
-        let plan = geometry.stripes.read(&geometry.codec, 0..want.len() as u64, there).unwrap();
-        let part = |r: &ShardRange| &shards[r.shard][r.offset as usize..(r.offset + r.len) as usize];
-        let read: Vec<&[u8]> = plan.ranges().iter().map(part).collect();
-        assert!(plan.assemble(&read).unwrap() == want, "{object} from {there}");
-    }
-}
-
-/// A member that is not the primary, and its place.
-pub fn a_member(s: &Sim, pool: PoolId, seed: u64) -> (i32, usize) {
-    let first = primary(s, pool);
-    let members = acting(s, pool);
-    let others: Vec<i32> = members.into_iter().filter(|osd| *osd != first).collect();
-    let osd = others[seed as usize % others.len()];
-    (osd, place_of(s, pool, osd))
 }
 
 /// A clone is made of the head, a rolled back head of a clone: where that has missed a write, what is made of
@@ -324,13 +237,6 @@ fn what_is_copied_of_a_stale_shard_is_made_again() {
     }
 }
 
-/// Objects that a copy has stored as damaged.
-pub fn damaged(s: &mut Sim, pool: PoolId, osd: i32) -> usize {
-    let id = SpgId { pgid: PgId::new(pool, 0), shard: place_of(s, pool, osd) as i8 };
-    let store = s.nodes[osd as usize].core.as_mut().unwrap().store_mut();
-    store.scan(Space::Pg(id), b"x", Some(b"y"), usize::MAX).unwrap().len()
-}
-
 /// That a shard is of no use is durable with the write that gives it the newest version: in one transaction.
 #[test]
 fn a_write_says_itself_that_a_shard_is_stale() {
@@ -339,11 +245,9 @@ fn a_write_says_itself_that_a_shard_is_stale() {
         let map = s.mon.map.clone();
         s.client.write(&map, pool, "o", vec![1; 10]);
         s.settle();
-        let (first, (osd, place)) = (primary(&s, pool), a_member(&s, pool, seed));
-        let mut txn = Txn::new();
-        txn.remove(&ObjectKey::new(place as i8, s.client.object(&map, pool, "o")));
-        s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-        s.commit(osd);
+        let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
+        let object = s.client.object(&map, pool, "o");
+        lose(&mut s, pool, osd, &object);
         s.client.write(&map, pool, "o", vec![3; 10]);
         s.deliver_requests(first);
         s.until("shipped", |s| under_way(s, first, osd, "RepOp").is_some());
@@ -374,11 +278,8 @@ fn refuse_with(s: &mut Sim, from: i32, to: i32, result: i32) {
 #[test]
 fn a_refusal_that_tells_nothing_of_the_shard_costs_no_shard() {
     for (seed, result) in (0..4).zip([-22, -11, -22, -11]) {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, long_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let old = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", old);
-        s.settle();
         let first = primary(&s, pool);
         let members = acting(&s, pool);
         let osd = *members.iter().take(2).find(|osd| **osd != first).unwrap();
@@ -550,11 +451,8 @@ fn an_object_is_not_lost_while_a_holder_is_away() {
 #[test]
 fn nobody_waits_for_an_object_that_is_lost() {
     for seed in 0..4 {
-        let (mut s, pool) = cluster_with((2, 1), 2, 0, seed, long_log());
+        let (mut s, pool) = with_object((2, 1), 2, seed, long_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let content = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", content);
-        s.settle();
         let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
         let object = s.client.object(&map, pool, "o");
         for osd in [osd, first] {
@@ -622,11 +520,8 @@ fn what_a_stray_refuses_is_remembered() {
 #[test]
 fn a_part_that_is_too_short_is_no_answer() {
     for seed in 0..4 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, long_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, long_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let content = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", content);
-        s.settle();
         let first = primary(&s, pool);
         let members = acting(&s, pool);
         let osd = *members.iter().take(2).find(|osd| **osd != first).unwrap();
@@ -647,18 +542,12 @@ fn a_part_that_is_too_short_is_no_answer() {
 #[test]
 fn what_the_primary_has_lost_is_not_made_anew() {
     for seed in 0..8 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let content = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", content);
-        s.settle();
         write_others(&mut s, pool, 8);
         let first = primary(&s, pool);
-        let place = place_of(&s, pool, first);
-        let mut txn = Txn::new();
-        txn.remove(&ObjectKey::new(place as i8, s.client.object(&map, pool, "o")));
-        s.nodes[first as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-        s.commit(first);
+        let object = s.client.object(&map, pool, "o");
+        lose(&mut s, pool, first, &object);
         s.restart(first);
         s.settle();
         let map = s.mon.map.clone();
@@ -684,25 +573,19 @@ fn what_the_primary_has_lost_is_not_made_anew() {
 #[test]
 fn what_nobody_can_read_was_not_deleted() {
     for seed in 0..8 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 40 * CHUNK);
         let map = s.mon.map.clone();
-        let content = bytes(&mut s, 40 * CHUNK);
-        s.client.write(&map, pool, "o", content);
-        s.settle();
         write_others(&mut s, pool, 8);
         let (first, members) = (primary(&s, pool), acting(&s, pool));
         let object = s.client.object(&map, pool, "o");
-        let mut txn = Txn::new();
-        txn.remove(&ObjectKey::new(place_of(&s, pool, first) as i8, object.clone()));
-        s.nodes[first as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-        s.commit(first);
+        lose(&mut s, pool, first, &object);
         s.restart(first);
         s.settle();
         let others: Vec<usize> = (0..4).filter(|place| members[*place] != first).collect();
         for place in others.iter().copied().filter(|place| *place != others[seed as usize % 3]) {
             // Nobody knows of the damage yet, or the member does.
             if seed % 2 == 0 {
-                crate::coded_recovery::damage(&mut s, pool, place, "o");
+                damage(&mut s, pool, place, "o");
             } else {
                 mark_damaged(&mut s, pool, members[place], &object);
                 s.restart(members[place]);
@@ -740,11 +623,8 @@ fn what_the_primary_has_lost_is_backfilled() {
             s.settle();
             write_others(&mut s, pool, after);
             let first = primary(&s, pool);
-            let place = place_of(&s, pool, first);
-            let mut txn = Txn::new();
-            txn.remove(&ObjectKey::new(place as i8, s.client.object(&map, pool, "o")));
-            s.nodes[first as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-            s.commit(first);
+            let object = s.client.object(&map, pool, "o");
+            lose(&mut s, pool, first, &object);
         } else {
             make_stale(&mut s, pool, "o", seed, 8);
         }
@@ -766,11 +646,8 @@ fn what_the_primary_has_lost_is_backfilled() {
 #[test]
 fn what_a_member_did_not_delete_is_deleted() {
     for seed in 0..8 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let old = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", old);
-        s.settle();
         let (osd, place) = a_member(&s, pool, seed);
         let object = s.client.object(&map, pool, "o");
         let was = content(&mut s, osd, place, object);
@@ -837,11 +714,8 @@ fn a_deletion_by_a_stale_primary_costs_no_good_shard() {
 #[test]
 fn what_was_perhaps_deleted_is_not_forgotten() {
     for seed in 0..12 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let old = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", old);
-        s.settle();
         let (osd, place) = a_member(&s, pool, seed);
         let object = s.client.object(&map, pool, "o");
         let was = content(&mut s, osd, place, object);
@@ -882,16 +756,63 @@ fn what_was_perhaps_deleted_is_not_forgotten() {
     }
 }
 
+/// Two primaries in turn do not know whether an object was deleted, and both end before they find out. What
+/// they lack for a doubt is no loss: whoever is the primary then deletes it.
+#[test]
+fn what_two_primaries_in_turn_doubt_is_deleted() {
+    for seed in 0..6 {
+        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let map = s.mon.map.clone();
+        let (old, new) = (bytes(&mut s, 6 * CHUNK), bytes(&mut s, 3 * CHUNK));
+        s.client.write(&map, pool, "o", old);
+        s.settle();
+        let first = primary(&s, pool);
+        let members = acting(&s, pool);
+        // The last one has missed the deletion: it is no primary while one of the others is there.
+        let (osd, place) = (members[3], 3);
+        assert_ne!(osd, first);
+        let object = s.client.object(&map, pool, "o");
+        let was = content(&mut s, osd, place, object);
+        s.client.remove(&map, pool, "o");
+        s.settle();
+        write_others(&mut s, pool, 8);
+        put_back(&mut s, osd, was);
+        s.commit(osd);
+        s.restart(osd);
+        s.settle();
+        let map = s.mon.map.clone();
+        s.client.write(&map, pool, "o", new);
+        let mut ended = Vec::new();
+        for _ in 0..2 {
+            let now = primary(&s, pool);
+            s.client.paused = false;
+            s.until("doubted", |s| s.nodes[now as usize].log.iter().any(|line| line.contains("is unfound")));
+            s.client.paused = true;
+            s.commit(now);
+            s.kill(now);
+            ended.push(now);
+            s.until("goes on", |s| {
+                primary(s, pool) != now
+                    && acting(s, pool).iter().all(|osd| s.is_up_to_date(*osd))
+                    && s.states().values().all(|t| t.contains("active") || t.contains("peered"))
+            });
+        }
+        assert!(!ended.contains(&osd), "seed {seed}");
+        ended.into_iter().for_each(|osd| s.start(osd));
+        s.until("clean", |s| s.all_are("active+clean"));
+        s.client.paused = false;
+        s.settle();
+        check_shards(&mut s, pool);
+    }
+}
+
 /// A member was made anew since an object was deleted, and its log begins behind that. What its medium gives
 /// back of the object is no hindrance: the primary's log tells.
 #[test]
 fn what_only_the_log_of_the_primary_deletes_is_deleted() {
     for seed in 0..4 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 6 * CHUNK);
         let map = s.mon.map.clone();
-        let old = bytes(&mut s, 6 * CHUNK);
-        s.client.write(&map, pool, "o", old);
-        s.settle();
         write_others(&mut s, pool, 8);
         s.config = OsdConfig { pg_log_trim_min: 1_000, ..s.config.clone() };
         for osd in acting(&s, pool) {

@@ -9,9 +9,8 @@ use pg::object::ObjectInfo;
 use store::{ObjectKey, Txn};
 use types::{HObject, PgId, PoolId, SnapContext};
 
-use crate::coded::{CHUNK, check_shards, cluster_with};
-use crate::coded_recovery::{fault, min_size, read_all, requests};
-use crate::coded_stale::{content, put_back};
+use crate::coded_kit::{CHUNK, check_shards, cluster_with, content, min_size, put_back, read_all, requests};
+use crate::coded_recovery::fault;
 use crate::scrub::{How, scrub_pg};
 use crate::sim::Sim;
 

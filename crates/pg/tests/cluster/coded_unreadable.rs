@@ -7,32 +7,24 @@ use messages::Message;
 use store::{ObjectKey, Space, Txn};
 use types::{HObject, PgId, PoolId, SpgId};
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard, under_way};
+use crate::coded_kit::{
+    CHUNK, a_member, acting, bytes, change, check_shards, cluster_with, damaged, lose, mark_damaged,
+    place_of, primary, shard, short_log, under_way, with_object, write_others,
+};
 use crate::coded_pgs::mark;
-use crate::coded_stale::{a_member, damaged, mark_damaged, place_of, short_log, write_others};
 use crate::sim::Sim;
-
-/// A change of what a store has of a shard.
-fn change(s: &mut Sim, osd: i32, txn: Txn) {
-    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-    s.commit(osd);
-}
 
 /// The shard's info is none any more.
 fn spoil_info(s: &mut Sim, pool: PoolId, osd: i32, object: &HObject) {
-    let key = ObjectKey::new(place_of(s, pool, osd) as i8, object.clone());
-    let mut txn = Txn::new();
-    txn.set_attr(&key, &b"_"[..], Bytes::from_static(b"no info"));
-    change(s, osd, txn);
+    change(s, pool, osd, object, |txn, key| {
+        txn.set_attr(key, &b"_"[..], Bytes::from_static(b"no info"));
+    });
 }
 
 /// An object of which the log tells nothing any more.
 fn cluster(seed: u64) -> (Sim, PoolId, HObject) {
-    let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+    let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 6 * CHUNK);
     let map = s.mon.map.clone();
-    let content = bytes(&mut s, 6 * CHUNK);
-    s.client.write(&map, pool, "o", content);
-    s.settle();
     write_others(&mut s, pool, 8);
     let object = s.client.object(&map, pool, "o");
     (s, pool, object)
@@ -73,10 +65,7 @@ fn what_no_attributes_tell_of_is_unfound() {
         let members = acting(&s, pool);
         for osd in members.iter().copied() {
             if osd == first && seed % 2 == 0 {
-                let key = ObjectKey::new(place_of(&s, pool, osd) as i8, object.clone());
-                let mut txn = Txn::new();
-                txn.remove(&key);
-                change(&mut s, osd, txn);
+                lose(&mut s, pool, osd, &object);
             } else {
                 spoil_info(&mut s, pool, osd, &object);
                 mark_damaged(&mut s, pool, osd, &object);
@@ -142,7 +131,8 @@ fn what_a_backfills_target_has_left_of_a_deleted_object_goes() {
         txn.write(&key, 0, vec![7; CHUNK]).set_attr(&key, &b"_"[..], Bytes::from_static(b"no info"));
         let mark = [&b"x"[..], &codec::Encode::to_bytes(&object)].concat();
         txn.set(Space::Pg(id), mark, codec::Encode::to_bytes(&object));
-        change(&mut s, target, txn);
+        s.nodes[target as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
+        s.commit(target);
         s.restart(target);
         s.until("gone", |s| {
             let Some(core) = s.nodes[target as usize].core.as_mut() else { return false };
@@ -178,11 +168,8 @@ fn misplace(s: &mut Sim, from: i32, to: i32, offset: u64) {
 #[test]
 fn what_a_refused_write_changes_is_made_again() {
     for seed in 0..6 {
-        let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
+        let (mut s, pool) = with_object((2, 2), 3, seed, short_log(), 12 * CHUNK);
         let map = s.mon.map.clone();
-        let content = bytes(&mut s, 12 * CHUNK);
-        s.client.write(&map, pool, "o", content);
-        s.settle();
         let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
         let stripe = bytes(&mut s, 2 * CHUNK);
         s.client.patch(&map, pool, "o", 6 * CHUNK, &stripe);

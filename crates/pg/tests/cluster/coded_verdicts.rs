@@ -5,8 +5,9 @@ use pg::OsdConfig;
 use store::{ObjectKey, Txn};
 use types::PoolId;
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, under_way};
-use crate::coded_stale::damaged;
+use crate::coded_kit::{
+    CHUNK, acting, bytes, change, check_shards, cluster_with, damaged, mark_damaged, primary, under_way,
+};
 use crate::scrub::{How, ask, lines, scrub};
 use crate::sim::Sim;
 
@@ -26,13 +27,9 @@ fn cluster(code: (u8, u8), seed: u64) -> (Sim, PoolId, String) {
 }
 
 /// Changes the shard at a place where no client does.
-fn spoil(s: &mut Sim, pool: PoolId, place: usize, name: &str, change: impl Fn(&mut Txn, &ObjectKey)) {
-    let osd = acting(s, pool)[place];
-    let key = ObjectKey::new(place as i8, s.client.object(&s.mon.map, pool, name));
-    let mut txn = Txn::new();
-    change(&mut txn, &key);
-    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-    s.commit(osd);
+fn spoil(s: &mut Sim, pool: PoolId, place: usize, name: &str, spoil: impl FnOnce(&mut Txn, &ObjectKey)) {
+    let (osd, object) = (acting(s, pool)[place], s.client.object(&s.mon.map, pool, name));
+    change(s, pool, osd, &object, spoil);
 }
 
 /// Scrubs, and goes on until something is found. Other chunks are to come.
@@ -188,7 +185,7 @@ fn a_member_remembers_that_a_shard_is_gone() {
         let map = s.mon.map.clone();
         s.client.remove(&map, pool, &name);
         s.settle();
-        crate::coded_stale::mark_damaged(&mut s, pool, osd, &object);
+        mark_damaged(&mut s, pool, osd, &object);
         s.restart(osd);
         s.until("forgotten", |s| acting(s, pool).contains(&osd) && damaged(s, pool, osd) == 0);
         check(&mut s, pool);

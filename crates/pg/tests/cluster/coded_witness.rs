@@ -3,30 +3,17 @@
 
 use bytes::Bytes;
 use messages::Message;
-use store::{ObjectKey, Txn};
 use types::PoolId;
 
-use crate::coded::{CHUNK, acting, bytes, check_shards, cluster_with, primary, shard, under_way};
-use crate::coded_stale::{a_member, damaged, mark_damaged, place_of, short_log, write_others};
+use crate::coded_kit::{
+    CHUNK, a_member, acting, bytes, change, check_shards, cluster_with, damaged, lose, mark_damaged,
+    place_of, primary, shard, short_log, under_way, with_object, write_others,
+};
 use crate::sim::Sim;
-
-/// A change of what an OSD has stored of "o".
-fn change(s: &mut Sim, pool: PoolId, osd: i32, change: impl Fn(&mut Txn, &ObjectKey)) {
-    let key = ObjectKey::new(place_of(s, pool, osd) as i8, s.client.object(&s.mon.map, pool, "o"));
-    let mut txn = Txn::new();
-    change(&mut txn, &key);
-    s.nodes[osd as usize].core.as_mut().unwrap().store_mut().submit(txn).unwrap();
-    s.commit(osd);
-}
 
 /// An object of which the log tells nothing any more.
 fn cluster(seed: u64) -> (Sim, PoolId) {
-    let (mut s, pool) = cluster_with((2, 2), 3, 0, seed, short_log());
-    let map = s.mon.map.clone();
-    let content = bytes(&mut s, 6 * CHUNK);
-    s.client.write(&map, pool, "o", content);
-    s.settle();
-    (s, pool)
+    with_object((2, 2), 3, seed, short_log(), 6 * CHUNK)
 }
 
 /// The primary has lost its shard without a trace. Another copy, or the primary itself, has lost its own as
@@ -38,15 +25,11 @@ fn what_the_primary_has_lost_is_asked_for() {
         let (first, (osd, _)) = (primary(&s, pool), a_member(&s, pool, seed));
         write_others(&mut s, pool, 8);
         let object = s.client.object(&s.mon.map, pool, "o");
-        change(&mut s, pool, first, |txn, key| {
-            txn.remove(key);
-        });
+        lose(&mut s, pool, first, &object);
         s.restart(first);
         s.settle();
         let teller = if seed % 4 == 3 { first } else { osd };
-        change(&mut s, pool, osd, |txn, key| {
-            txn.remove(key);
-        });
+        lose(&mut s, pool, osd, &object);
         mark_damaged(&mut s, pool, teller, &object);
         s.restart(teller);
         s.settle();
@@ -90,7 +73,7 @@ fn what_does_not_decode_and_was_deleted_goes() {
         s.client.remove(&map, pool, "o");
         s.settle();
         write_others(&mut s, pool, [0, 8][seed as usize % 2]);
-        change(&mut s, pool, osd, |txn, key| {
+        change(&mut s, pool, osd, &object, |txn, key| {
             txn.write(key, 0, vec![7; CHUNK]).set_attr(key, &b"_"[..], Bytes::from_static(b"no info"));
         });
         mark_damaged(&mut s, pool, osd, &object);
@@ -128,10 +111,8 @@ fn who_cannot_list_a_range_does_not_count_as_empty() {
         s.client.write(&map, pool, "o", content);
         s.settle();
         write_others(&mut s, pool, 8);
-        let first = primary(&s, pool);
-        change(&mut s, pool, first, |txn, key| {
-            txn.remove(key);
-        });
+        let (first, object) = (primary(&s, pool), s.client.object(&map, pool, "o"));
+        lose(&mut s, pool, first, &object);
         s.restart(first);
         s.settle();
         let (osd, _) = a_member(&s, pool, seed);
@@ -188,9 +169,7 @@ fn what_two_copies_know_of_is_not_deleted() {
         write_others(&mut s, pool, 8);
         let object = s.client.object(&s.mon.map, pool, "o");
         for other in acting(&s, pool).into_iter().filter(|other| *other != osd) {
-            change(&mut s, pool, other, |txn, key| {
-                txn.remove(key);
-            });
+            lose(&mut s, pool, other, &object);
         }
         mark_damaged(&mut s, pool, first, &object);
         s.client.damage_allowed = true;

@@ -5,6 +5,7 @@ mod client;
 mod coded;
 mod coded_clones;
 mod coded_gaps;
+mod coded_kit;
 mod coded_pgs;
 mod coded_recovery;
 mod coded_scrub;

@@ -521,7 +521,7 @@ fn all_watches_of_a_client_that_is_gone_end_together() {
     let (s, pool) = cluster(3, 3, 2, 1, 51);
     watches_end_together(s, pool);
     // Writes of one object come one after the other there.
-    let (s, pool) = crate::coded::cluster_with((2, 1), 2, 0, 51, OsdConfig::default());
+    let (s, pool) = crate::coded_kit::cluster_with((2, 1), 2, 0, 51, OsdConfig::default());
     watches_end_together(s, pool);
 }
 

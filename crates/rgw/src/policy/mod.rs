@@ -1,5 +1,6 @@
-//! Policies of buckets: who may do what, under which conditions. The attribute `user.rgw.iam-policy` keeps a
-//! policy's text as it was given. Source: src/rgw/rgw_iam_policy.cc, src/rgw/rgw_arn.cc.
+//! Policies of buckets and of users: who may do what, under which conditions. The attribute
+//! `user.rgw.iam-policy` of a bucket keeps its policy's text as it was given, `user.rgw.user-policy` of a user
+//! those of its policies by their names. Source: src/rgw/rgw_iam_policy.cc, src/rgw/rgw_arn.cc.
 //!
 //! 1. One unknown word refuses the whole policy.
 //! 2. A principal or resource that this cluster does not know matches nothing. A statement whose resources
@@ -35,6 +36,17 @@ pub enum Effect {
     Pass,
 }
 
+impl Effect {
+    /// Of all that is said.
+    pub fn of(said: impl Iterator<Item = Self>) -> Self {
+        said.fold(Self::Pass, |all, one| match (all, one) {
+            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
+            (Self::Allow, _) | (_, Self::Allow) => Self::Allow,
+            (Self::Pass, Self::Pass) => Self::Pass,
+        })
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     statements: Vec<Statement>,
@@ -53,7 +65,7 @@ enum Principal {
     Other,
 }
 
-/// Resources of the bucket's tenant, by a pattern.
+/// Resources of the policy's tenant, by a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Resource {
     /// False for those of other services and regions.
@@ -90,8 +102,8 @@ impl Principal {
 }
 
 impl Resource {
-    fn fits(&self, name: &[u8]) -> bool {
-        self.is_ours && wildcards(self.pattern.as_bytes(), name, false)
+    fn fits(&self, name: &[u8], is_at_home: bool) -> bool {
+        self.is_ours && is_at_home && wildcards(self.pattern.as_bytes(), name, false)
     }
 }
 
@@ -112,8 +124,8 @@ impl Statement {
         self.effect == Effect::Allow && self.not_principals.contains(&Principal::Other)
     }
 
-    fn is_about(&self, name: &[u8]) -> bool {
-        let fits = |list: &[Resource]| list.iter().any(|resource| resource.fits(name));
+    fn is_about(&self, name: &[u8], is_at_home: bool) -> bool {
+        let fits = |list: &[Resource]| list.iter().any(|resource| resource.fits(name, is_at_home));
         if !self.resources.is_empty() {
             fits(&self.resources)
         } else if !self.not_resources.is_empty() {
@@ -123,9 +135,8 @@ impl Statement {
         }
     }
 
-    fn eval(&self, env: &Environment, user: &UserId, action: Action, name: &[u8]) -> Effect {
-        let applies = self.is_for(user)
-            && self.is_about(name)
+    fn eval(&self, env: &Environment, action: Action, name: &[u8], is_at_home: bool) -> Effect {
+        let applies = self.is_about(name, is_at_home)
             && self.actions.has(action)
             && !self.not_actions.has(action)
             && self.holds(env);
@@ -155,13 +166,14 @@ impl Statement {
 impl Policy {
     /// What it says to a user's request for a bucket of its tenant, or for an object as `bucket/key`.
     pub fn eval(&self, env: &Environment, user: &UserId, action: Action, name: &[u8]) -> Effect {
-        let said: Vec<Effect> =
-            self.statements.iter().map(|statement| statement.eval(env, user, action, name)).collect();
-        match (said.contains(&Effect::Deny), said.contains(&Effect::Allow)) {
-            (true, _) => Effect::Deny,
-            (false, true) => Effect::Allow,
-            (false, false) => Effect::Pass,
-        }
+        let named = self.statements.iter().filter(|statement| statement.is_for(user));
+        Effect::of(named.map(|statement| statement.eval(env, action, name, true)))
+    }
+
+    /// What a user's own policy says to its request. It names nobody; who it names all the same is passed
+    /// over. `is_at_home`: the bucket is of the user's tenant.
+    pub fn eval_own(&self, env: &Environment, action: Action, name: &[u8], is_at_home: bool) -> Effect {
+        Effect::of(self.statements.iter().map(|statement| statement.eval(env, action, name, is_at_home)))
     }
 
     /// Whether it opens something to everybody.
@@ -237,6 +249,36 @@ mod tests {
         ] {
             check(principal, &plain, in_plain);
             check(principal, &tenant, in_tenant);
+        }
+    }
+
+    #[test]
+    fn a_users_own_policy_names_nobody() {
+        let read = |resource: &str| {
+            let text =
+                format!(r#"{{"Statement":{{"Effect":"Allow","Action":"s3:Get*","Resource":"{resource}"}}}}"#);
+            Policy::read(text.as_bytes(), "t").unwrap()
+        };
+        let own = |p: &Policy, action, name: &str, home| {
+            p.eval_own(&Environment::new(), action, name.as_bytes(), home)
+        };
+        for (resource, at_home, elsewhere) in [
+            ("arn:aws:s3:::b/*", Effect::Allow, Effect::Pass),
+            ("arn:aws:s3::t:b/*", Effect::Allow, Effect::Pass),
+            ("arn:aws:s3::*:b/*", Effect::Allow, Effect::Pass),
+            ("arn:aws:s3::t:*", Effect::Allow, Effect::Pass),
+            ("arn:aws:s3::other:b/*", Effect::Pass, Effect::Pass),
+            ("*", Effect::Allow, Effect::Pass),
+        ] {
+            let p = read(resource);
+            let of = |home| own(&p, Action::GetObject, "b/k", home);
+            assert_eq!((of(true), of(false)), (at_home, elsewhere), "{resource}");
+            assert_eq!(own(&p, Action::PutObject, "b/k", true), Effect::Pass);
+            // As a bucket's it would be for nobody.
+            assert_eq!(
+                p.eval(&Environment::new(), &UserId::plain("u"), Action::GetObject, b"b/k"),
+                Effect::Pass
+            );
         }
     }
 

@@ -12,7 +12,7 @@ pub struct Malformed;
 type Read<T> = Result<T, Malformed>;
 
 impl Policy {
-    /// Reads the policy of a bucket of a tenant.
+    /// Reads the policy of a bucket or a user of a tenant.
     pub fn read(text: &[u8], tenant: &str) -> Read<Self> {
         if text.len() > MAX_POLICY {
             return Err(Malformed);
@@ -168,7 +168,8 @@ fn actions(value: &Json) -> Read<Actions> {
     Ok(all)
 }
 
-/// Nothing for what cannot be read, and for what is another tenant's.
+/// Nothing for what cannot be read, and for what is another tenant's. No tenant, or all, is the policy's own.
+/// Source: ParseState::do_string in src/rgw/rgw_iam_policy.cc.
 fn resource(text: &str, tenant: &str) -> Option<Resource> {
     if text == "*" {
         return Some(Resource { is_ours: true, pattern: text.to_owned() });

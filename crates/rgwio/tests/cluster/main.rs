@@ -235,6 +235,7 @@ async fn core_fills_a_bucket(core: &Core) -> SharedBucket {
     let from = core.ok(moment(|m| core.site.open(&bucket, &Key::plain("large"), 0, m))).await;
     let finish = Finish { attrs: from.head.attrs.clone(), ..core.finish(Bytes::new()) };
     let to = CopyTo {
+        seal: None,
         bucket: bucket.clone(),
         key: Key::plain("copy"),
         storage_class: Bytes::new(),

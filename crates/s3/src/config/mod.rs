@@ -10,6 +10,7 @@ mod payment;
 mod policy;
 mod tagging;
 pub mod versioning;
+mod website;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -82,6 +83,9 @@ pub enum Config {
     PutRetention,
     GetHold,
     PutHold,
+    GetWebsite,
+    PutWebsite,
+    DeleteWebsite,
 }
 
 impl Config {
@@ -89,11 +93,11 @@ impl Config {
         use Config as C;
         match self {
             C::GetAcl | C::GetTags | C::GetCors | C::GetPolicy | C::GetPolicyStatus => false,
-            C::GetPublicAccess | C::GetPayment | C::GetVersioning => false,
+            C::GetPublicAccess | C::GetPayment | C::GetVersioning | C::GetWebsite => false,
             C::GetLifecycle | C::GetLockRule | C::GetRetention | C::GetHold => false,
             C::PutAcl | C::PutTags | C::DeleteTags | C::PutCors | C::DeleteCors | C::PutPolicy => true,
             C::DeletePolicy | C::PutPublicAccess | C::DeletePublicAccess | C::PutPayment => true,
-            C::PutLifecycle | C::DeleteLifecycle => true,
+            C::PutLifecycle | C::DeleteLifecycle | C::PutWebsite | C::DeleteWebsite => true,
             C::PutVersioning | C::PutLockRule | C::PutRetention | C::PutHold => true,
         }
     }
@@ -134,13 +138,15 @@ pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> 
         }
         () if has("requestPayment") => of(Some(C::GetPayment), Some(C::PutPayment), None),
         () if has("versioning") => of(Some(C::GetVersioning), Some(C::PutVersioning), None),
+        () if has("website") => of(Some(C::GetWebsite), Some(C::PutWebsite), Some(C::DeleteWebsite)),
         () => None,
     }
 }
 
 pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result<Response<Body>> {
     use Config as C;
-    if asked.key.is_none() && config.changes() {
+    // Nobody changes anything, and would have all buckets read anew.
+    if asked.key.is_none() && config.changes() && asked.caller.user().is_some() {
         // What the caller may do is looked up as it is: who has just made the bucket anew may change it.
         gateway.forget_bucket(&asked.caller, &asked.bucket);
     }
@@ -173,6 +179,9 @@ pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result
         C::PutRetention => boxed(|| lock::put_retention(gateway, asked)),
         C::GetHold => boxed(|| lock::get_hold(gateway, asked)),
         C::PutHold => boxed(|| lock::put_hold(gateway, asked)),
+        C::GetWebsite => boxed(|| website::get(gateway, asked)),
+        C::PutWebsite => boxed(|| website::put(gateway, asked)),
+        C::DeleteWebsite => boxed(|| website::delete(gateway, asked)),
     };
     answering.await
 }
@@ -216,6 +225,8 @@ mod tests {
             (Method::GET, &["legal-hold"], true, Some(Config::GetHold)),
             (Method::GET, &["legal-hold"], false, None),
             (Method::GET, &["versions"], false, None),
+            (Method::DELETE, &["website"], false, Some(Config::DeleteWebsite)),
+            (Method::GET, &["website"], true, None),
             (Method::GET, &[], true, None),
         ] {
             assert_eq!(find(&method, names, is_object), want, "{method} {names:?}");

@@ -9,7 +9,6 @@ mod policy;
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use base64::Engine;
@@ -21,18 +20,19 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-use rgw::{Key, UserInfo};
+use rgw::Key;
 use s3s::dto::StorageClass;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::{BodyError, Checked};
+use crate::environment::{self, Way};
 use crate::ops::{objects, writer};
 use crate::sign::{self, header};
 use crate::state::{Gateway, at_once, now};
 use crate::tags;
-use crate::users::Caller;
+use crate::users::{Caller, Known};
 use crate::xml::Document;
-use crate::{attrs, environment, errors};
+use crate::{attrs, encryption, errors};
 use parse::{Parser, Piece};
 use policy::{Fields, FormPolicy, Refused};
 
@@ -161,7 +161,7 @@ impl http_body::Body for File {
 }
 
 /// Who signed a form's document, and what it allows.
-async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Arc<UserInfo>, FormPolicy)>> {
+async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Known, FormPolicy)>> {
     let Some(policy) = fields.get("policy") else { return Ok(None) };
     let field = |name: &'static str, why: &'static str| {
         let found = fields.get(name).map(|value| value.trim());
@@ -194,7 +194,7 @@ async fn signed(gateway: &Gateway, fields: &Fields) -> S3Result<Option<(Arc<User
         sign::v2::verify(&secret, policy, signature).map_err(denied)?;
         user
     };
-    if user.suspended != 0 {
+    if user.info.suspended != 0 {
         return Err(errors::custom("UserSuspended", 403));
     }
     let text =
@@ -233,9 +233,11 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     if key.len() > objects::MAX_KEY {
         return Err(S3ErrorCode::KeyTooLongError.into());
     }
-    let signed = signed(gateway, &fields).await?;
+    let signed = signed(&gateway.of_caller(&Caller::default().at(peer)), &fields).await?;
     let user = signed.as_ref().map(|(user, _)| user.clone());
-    let env = environment::of(&parts, user.as_deref(), peer, now().0.sec)?;
+    let info = user.as_ref().map(|user| &*user.info);
+    let way = Way::new(&parts, peer, &gateway.settings().encryption);
+    let env = environment::of(&parts, info, way, now().0.sec)?;
     let caller = Caller::new(user).asking(env, tenant, crate::asked::pays(&parts));
     let mut bounds = 0..=crate::asked::MAX_PUT;
     if let Some((_, policy)) = &signed {
@@ -256,18 +258,22 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     }
     let class = fields.get("x-amz-storage-class").map(|class| StorageClass::from(class.trim().to_owned()));
     let class = objects::storage_class(class.as_ref());
+    let settings = &gateway.settings().encryption;
+    let (seal, told) = encryption::Asked::of_fields(&fields, &parts.headers, settings)?.seal(settings)?;
     let wanted = writer::wanted_md5(header(&parts, "content-md5").map(str::to_owned).as_ref())?;
     let number = gateway.number();
     let at = Key::plain(key.clone());
     let upload = at_once(|moment| gateway.site().put(&view.info, at, class, number, moment));
     let file = File { pieces, length: 0, bounds, done: false };
     let body = Some(Body::http_body_unsync(file).into());
-    let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, body, wanted).await?;
+    let upload = upload.map_err(errors::of)?.sealed(seal);
+    let (upload, etag) = writer::write(gateway, upload, body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
     let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
     let mut response = done(&fields, header(&parts, "host").unwrap_or_default(), &bucket, &key, &etag)?;
     let version = objects::new_version(&written.version).and_then(|version| version.parse().ok());
+    response.headers_mut().extend(told);
     response.headers_mut().extend(version.map(|version: HeaderValue| (VERSION, version)));
     Ok(response)
 }

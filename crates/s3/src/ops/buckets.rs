@@ -30,7 +30,7 @@ pub async fn list_buckets(
         let (buckets, none) = (Some(Vec::new()), ListBucketsOutput::default());
         return Ok(S3Response::new(ListBucketsOutput { buckets, owner, ..none }));
     };
-    if !caller.may(Action::ListAllMyBuckets) {
+    if !caller.may_by_itself(Action::ListAllMyBuckets, b"*") {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     let mut buckets: Vec<Bucket> = Vec::new();
@@ -83,7 +83,8 @@ pub async fn create_bucket(
 ) -> S3Result<S3Response<CreateBucketOutput>> {
     let (caller, input) = (caller(&request), &request.input);
     let user = caller.user().ok_or(S3ErrorCode::AccessDenied)?;
-    if !caller.may(Action::CreateBucket) || user.max_buckets < 0 || !caller.is_at_home() {
+    let may = caller.may_by_itself(Action::CreateBucket, input.bucket.as_bytes());
+    if !may || user.max_buckets < 0 || !caller.is_at_home() {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     if input.object_ownership.is_some() {

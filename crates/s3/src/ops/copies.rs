@@ -17,7 +17,7 @@ use crate::config::lock;
 use crate::sign::percent_decode;
 use crate::state::{Gateway, caller, now};
 use crate::users::Caller;
-use crate::{attrs, errors};
+use crate::{attrs, encryption, errors};
 
 /// Attributes that a copy makes anew.
 const MADE: [&str; 6] = [
@@ -122,12 +122,17 @@ async fn copy_once(
         input.copy_source_if_unmodified_since.as_ref(),
         &opened.head,
     )?;
+    let keys = encryption::asked(request);
+    let opened = keys.open_source(&gateway.settings().encryption, opened)?;
+    let encryption = opened.head.encryption();
+    let (seal, headers) = keys.seal_copy(&gateway.settings().encryption, encryption.as_ref())?;
+    let seals_anew = seal.is_some() && !keys.keeps(encryption.as_ref());
     let directive = input.metadata_directive.as_ref().map(|d| d.as_str()).unwrap_or("COPY");
     let class = storage_class(input.storage_class.as_ref());
     let is_here = from.tenant.as_ref().is_none_or(|tenant| *tenant == view.info.bucket.tenant);
     // An older version may come in front of all others as it is.
     let itself = is_here && from.bucket == input.bucket && from.key == input.key && from.version.is_none();
-    if itself && directive == "COPY" && class.is_empty() {
+    if itself && directive == "COPY" && class.is_empty() && !seals_anew {
         return Err(s3_error!(InvalidRequest, "an object is copied over itself only to change something"));
     }
     let etag = opened.head.etag();
@@ -152,6 +157,7 @@ async fn copy_once(
         key: Key::plain(input.key.clone()),
         storage_class: class,
         finish,
+        seal,
         number: gateway.number(),
     };
     let written = gateway.now(|moment| gateway.site().copy(opened, to, moment)).await.map_err(errors::of)?;
@@ -160,12 +166,13 @@ async fn copy_once(
         last_modified: Some(timestamp(written.modified)),
         ..CopyObjectResult::default()
     };
-    Ok(S3Response::new(CopyObjectOutput {
+    let output = CopyObjectOutput {
         copy_object_result: Some(result),
         copy_source_version_id,
         version_id: new_version(&written.version),
         ..CopyObjectOutput::default()
-    }))
+    };
+    Ok(S3Response::with_headers(output, headers))
 }
 
 /// Tags are the source's, unless the request has others in their place.
@@ -200,6 +207,7 @@ pub async fn upload_part_copy(
     use md5::{Digest, Md5};
     let caller = caller(&request);
     let (opened, _, copy_source_version_id) = source(gateway, &caller, &request).await?;
+    let keys = encryption::asked(&request);
     let (headers, input) = (request.headers, request.input);
     let range = part_range(input.copy_source_range.as_ref(), opened.size())?;
     let size = range.end.saturating_sub(range.start);
@@ -211,13 +219,16 @@ pub async fn upload_part_copy(
         input.copy_source_if_unmodified_since.as_ref(),
         &opened.head,
     )?;
+    let opened = keys.open_source(&gateway.settings().encryption, opened)?;
     // The ACL is checked first, so that a refusal leaves nothing written.
     let mut attrs = Attrs::new();
     attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let number = uploads::part_number(input.part_number)?;
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
-    let (mut part, mut at, mut md5) = (begun.map_err(errors::of)?, range.start, Md5::new());
+    let begun = begun.map_err(errors::of)?;
+    let (mut part, headers) = keys.open_part(&gateway.settings().encryption, begun)?;
+    let (mut at, mut md5) = (range.start, Md5::new());
     while at < range.end {
         let data: Result<Bytes, Error> = gateway.run(opened.read(at, WINDOW.min(range.end - at))).await;
         let data = match data {
@@ -243,11 +254,12 @@ pub async fn upload_part_copy(
         last_modified: Some(timestamp(modified)),
         ..CopyPartResult::default()
     };
-    Ok(S3Response::new(UploadPartCopyOutput {
+    let output = UploadPartCopyOutput {
         copy_part_result: Some(result),
         copy_source_version_id,
         ..UploadPartCopyOutput::default()
-    }))
+    };
+    Ok(S3Response::with_headers(output, headers))
 }
 
 #[cfg(test)]

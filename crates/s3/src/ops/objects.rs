@@ -21,7 +21,7 @@ use crate::config::{lifecycle, lock};
 use crate::rights::for_version;
 use crate::state::{BucketView, Gateway, at_once, caller, now};
 use crate::users::Caller;
-use crate::{attrs, errors, grants, tags};
+use crate::{attrs, encryption, errors, grants, tags};
 
 /// Keys of one request to remove. Source: rgw_delete_multi_obj_max_num in src/common/options.cc.
 const MAX_REMOVED: usize = 1000;
@@ -112,6 +112,7 @@ pub async fn put_object(
     let size = said_length(request.input.content_length);
     let view = writable(gateway, &caller, &request.input.bucket, &request.input.key, size).await?;
     let mut attrs = new_attrs(gateway, &caller, &view, &request.input.key, &request.headers).await?;
+    let (seal, mut headers) = encryption::asked(&request).seal(&gateway.settings().encryption)?;
     let input = request.input;
     let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
@@ -119,11 +120,12 @@ pub async fn put_object(
     let (key_name, key) = (input.key.clone(), Key::plain(input.key));
     let number = gateway.number();
     let upload = at_once(|moment| gateway.site().put(&view.info, key, class, number, moment));
-    let (upload, etag) = writer::write(gateway, upload.map_err(errors::of)?, input.body, wanted).await?;
+    let upload = upload.map_err(errors::of)?.sealed(seal);
+    let (upload, etag) = writer::write(gateway, upload, input.body, wanted).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let modified = now();
     let expiration = lifecycle::header(&view, key_name.as_bytes(), &attrs, modified);
-    let headers = expiration.map(|value| (EXPIRATION, value)).into_iter().collect();
+    headers.extend(expiration.map(|value| (EXPIRATION, value)));
     let finish = Finish { attrs, accounted_size: None, condition, now: modified };
     let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;
     let (e_tag, version_id) = (Some(quoted(etag.as_bytes())), new_version(&written.version));
@@ -256,7 +258,10 @@ async fn answer(
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
     let asked = seen(&opened, &conditions, range)?;
+    let keys = encryption::asked(request);
+    let (opened, encrypted) = keys.open(&gateway.settings().encryption, opened)?;
     let mut headers = shown(&opened.head, overrides)?;
+    headers.extend(encrypted);
     headers.extend(lock::headers(caller, view, &key, &opened.head)?);
     let expiration = lifecycle::header_of(view, &key.name, &opened.head).filter(|_| key.instance.is_empty());
     headers.extend(expiration.map(|value| (EXPIRATION, value)));
@@ -299,7 +304,9 @@ pub async fn head_object(
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
     let asked = seen(&opened, &conditions, range)?;
+    let (opened, encrypted) = encryption::asked(&request).open(&gateway.settings().encryption, opened)?;
     let mut headers = shown(&opened.head, &[])?;
+    headers.extend(encrypted);
     headers.extend(lock::headers(&caller, &view, &key, &opened.head)?);
     let expiration = lifecycle::header_of(&view, &key.name, &opened.head).filter(|_| key.instance.is_empty());
     headers.extend(expiration.map(|value| (EXPIRATION, value)));

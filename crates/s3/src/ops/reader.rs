@@ -53,6 +53,13 @@ pub async fn head(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &K
     head.map_err(errors::of)?.ok_or_else(|| missing(view, caller).into())
 }
 
+/// Whether there is an object of a name, whoever may know.
+pub async fn is_there(gateway: &Gateway, view: &BucketView, name: &str) -> S3Result<bool> {
+    let key = key(name, None);
+    let head = find(gateway, view, |moment| gateway.site().shown(&view.info, &key, 0, moment)).await;
+    Ok(head.map_err(errors::of)?.is_some())
+}
+
 /// An object that the caller may read.
 pub async fn open(
     gateway: &Gateway,
@@ -73,8 +80,11 @@ pub async fn open(
     if !view.may_with(caller, action, &target) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
-    if !attrs::is_plain(&opened.head) {
-        return Err(errors::not_served("compressed and encrypted objects are not served"));
+    if attrs::is_compressed(&opened.head) {
+        return Err(errors::not_served("compressed objects are not served"));
+    }
+    if attrs::is_of_segments(&opened.head) {
+        return Err(errors::not_served("large objects of Swift are not served"));
     }
     Ok(opened)
 }

@@ -15,7 +15,7 @@ use super::{MadeVersion, writer};
 use crate::attrs::{Attrs, quoted, timestamp};
 use crate::rights::Target;
 use crate::state::{BucketView, Gateway, caller, now};
-use crate::{attrs, errors, grants};
+use crate::{attrs, encryption, errors, grants};
 
 fn text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -32,7 +32,9 @@ pub async fn create_multipart_upload(
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let (caller, input) = (caller(&request), &request.input);
     let view = writable(gateway, &caller, &input.bucket, &input.key, 0).await?;
-    let attrs = new_attrs(gateway, &caller, &view, &input.key, &request.headers).await?;
+    let mut attrs = new_attrs(gateway, &caller, &view, &input.key, &request.headers).await?;
+    let (seal, headers) = encryption::asked(&request).seal(&gateway.settings().encryption)?;
+    attrs.extend(seal.into_iter().flat_map(|seal| seal.encryption.attrs()));
     let class = storage_class(input.storage_class.as_ref());
     let placement = match class.is_empty() {
         true => view.info.placement.clone(),
@@ -41,19 +43,21 @@ pub async fn create_multipart_upload(
     let name = input.key.clone().into();
     let begun = gateway.now(|moment| gateway.site().begin_upload(&view.info, name, placement, attrs, moment));
     let upload = begun.await.map_err(errors::of)?;
-    Ok(S3Response::new(CreateMultipartUploadOutput {
+    let output = CreateMultipartUploadOutput {
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
         upload_id: Some(text(&upload.id)),
         ..CreateMultipartUploadOutput::default()
-    }))
+    };
+    Ok(S3Response::with_headers(output, headers))
 }
 
 pub async fn upload_part(
     gateway: &Gateway,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    let (caller, headers, input) = (caller(&request), request.headers, request.input);
+    let (caller, keys) = (caller(&request), encryption::asked(&request));
+    let (headers, input) = (request.headers, request.input);
     let view =
         writable(gateway, &caller, &input.bucket, &input.key, said_length(input.content_length)).await?;
     let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
@@ -63,7 +67,8 @@ pub async fn upload_part(
     let mut attrs = Attrs::new();
     attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
-    let (part, etag) = writer::write(gateway, begun.map_err(errors::of)?, input.body, wanted).await?;
+    let (part, headers) = keys.open_part(&gateway.settings().encryption, begun.map_err(errors::of)?)?;
+    let (part, etag) = writer::write(gateway, part, input.body, wanted).await?;
     let finish = FinishPart {
         attrs,
         etag: etag.clone().into(),
@@ -73,7 +78,7 @@ pub async fn upload_part(
     };
     writer::finish(gateway, part, |part| part.finish(finish)).await?;
     let e_tag = Some(quoted(etag.as_bytes()));
-    Ok(S3Response::new(UploadPartOutput { e_tag, ..UploadPartOutput::default() }))
+    Ok(S3Response::with_headers(UploadPartOutput { e_tag, ..UploadPartOutput::default() }, headers))
 }
 
 /// The tag of a whole: the sum of its parts' sums, and how many there are.

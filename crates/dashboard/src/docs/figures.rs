@@ -1,0 +1,143 @@
+//! The live figures: one event of the stream, and the points that charts begin with.
+
+use std::collections::VecDeque;
+
+use manager::Figures;
+use serde_json::{Value, json};
+
+use super::{health, integer, list, part, set, text};
+
+/// Points that are kept: an hour at one in two seconds.
+const MOST_POINTS: usize = 1_800;
+
+/// What the figures are made of.
+pub struct Moment<'a> {
+    /// Seconds since 1970.
+    pub at: f64,
+    pub overview: &'a Value,
+    pub rates: &'a Figures,
+    /// Of the monitors: `health detail` and `status`.
+    pub health: &'a Value,
+    pub status: &'a Value,
+    pub manager: &'a str,
+    pub version: &'a str,
+}
+
+/// One event.
+pub fn figures(m: &Moment<'_>) -> Value {
+    let r = m.rates;
+    let health = health::basic(m.health);
+    let tasks: Vec<Value> = list(m.overview, "/tasks").iter().map(task).collect();
+    let mut out = part(m.overview, &["fsid", "usage", "pgs", "objects", "osds", "pools"]);
+    for (name, value) in [
+        ("at", json!(m.at)),
+        ("manager", json!(m.manager)),
+        ("version", json!(m.version)),
+        ("health", part(&health, &["status", "checks"])),
+        (
+            "client",
+            json!({
+                "reads": r.reads.round(),
+                "writes": r.writes.round(),
+                "read_bytes": r.read_bytes.round(),
+                "write_bytes": r.write_bytes.round(),
+            }),
+        ),
+        ("recovery", json!({ "bytes": r.recovered_bytes.round(), "objects": r.recovered_objects.round() })),
+        (
+            "mons",
+            json!({
+                "total": integer(m.status, "/monmap/num_mons"),
+                "in_quorum": list(m.status, "/quorum").len(),
+            }),
+        ),
+        ("mgrs", json!({ "active": m.manager, "standbys": integer(m.status, "/mgrmap/num_standbys") })),
+        ("tasks", Value::Array(tasks)),
+    ] {
+        set(&mut out, name, value);
+    }
+    out
+}
+
+fn task(of: &Value) -> Value {
+    json!({
+        "id": text(of, "/id"),
+        "message": text(of, "/message"),
+        "progress": of.get("progress"),
+        "started_at": of.get("started_at"),
+        "left_s": of.get("time_remaining"),
+    })
+}
+
+/// Tasks that have come to an end, in the page's form.
+pub fn ended(tasks: &[Value]) -> Value {
+    let one = |of: &Value| {
+        let failed = of.get("failed").and_then(Value::as_bool).unwrap_or_default();
+        json!({
+            "id": text(of, "/id"),
+            "message": text(of, "/message"),
+            "started_at": of.get("started_at"),
+            "finished_at": of.get("finished_at"),
+            "failed": failed.then(|| text(of, "/failure_message")),
+        })
+    };
+    json!({ "finished": tasks.iter().map(one).collect::<Vec<_>>() })
+}
+
+/// What charts begin with.
+#[derive(Debug, Default)]
+pub struct History(VecDeque<[f64; 7]>);
+
+impl History {
+    pub fn add(&mut self, at: f64, r: &Figures) {
+        let point =
+            [at, r.reads, r.writes, r.read_bytes, r.write_bytes, r.recovered_bytes, r.recovered_objects];
+        if self.0.len() >= MOST_POINTS {
+            self.0.pop_front();
+        }
+        self.0.push_back(point.map(f64::round));
+    }
+
+    pub fn value(&self) -> Value {
+        json!({ "points": self.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_what_the_page_reads() {
+        let overview = json!({
+            "fsid": "f", "usage": { "total": 3 }, "pgs": {}, "objects": {}, "osds": { "up": 1 }, "pools": 2,
+            "tasks": [{ "id": "t", "message": "m", "progress": 0.5, "started_at": 9.0, "time_remaining": null, "refs": [] }],
+        });
+        let health = json!({ "status": "HEALTH_OK", "checks": {}, "mutes": [] });
+        let status =
+            json!({ "quorum": [0, 2], "monmap": { "num_mons": 3 }, "mgrmap": { "num_standbys": 1 } });
+        let rates = Figures { reads: 10.4, ..Figures::default() };
+        let m = Moment {
+            at: 1.5,
+            overview: &overview,
+            rates: &rates,
+            health: &health,
+            status: &status,
+            manager: "x",
+            version: "v",
+        };
+        let event = figures(&m);
+        assert_eq!(event["mons"], json!({ "total": 3, "in_quorum": 2 }));
+        assert_eq!(event["client"]["reads"], json!(10.0));
+        assert_eq!(event["tasks"][0]["left_s"], Value::Null);
+        assert_eq!(event["health"], json!({ "status": "HEALTH_OK", "checks": [] }));
+    }
+
+    #[test]
+    fn the_history_is_bounded() {
+        let mut history = History::default();
+        (0..5_000).for_each(|n| history.add(f64::from(n), &Figures::default()));
+        assert_eq!(history.value()["points"].as_array().map(Vec::len), Some(MOST_POINTS));
+        assert_eq!(history.value()["points"][0][0], json!(3_200.0));
+    }
+}
