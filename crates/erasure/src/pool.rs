@@ -23,8 +23,8 @@ pub enum MisfitError {
     Width { width: u32, data: usize },
 }
 
-/// The code of an erasure-coded pool of this map, and how its objects lie on the shards. No pool fits a profile
-/// that is gone.
+/// The code of an erasure-coded pool of this map, and how its objects lie on the shards. No pool fits a
+/// profile that is gone.
 pub fn of_pool(map: &OsdMap, pool: &Pool) -> Result<(Codec, Stripes), MisfitError> {
     let none = BTreeMap::new();
     let values = map.erasure_code_profiles.get(&pool.erasure_code_profile).unwrap_or(&none);

@@ -1,12 +1,12 @@
 //! What is left in a bucket's index of gateways that died: versions that were written and never shown,
-//! names whose versions are gone, and parts whose upload is gone. No list shows them, so that nobody could remove
-//! them but with their bucket.
+//! names whose versions are gone, and parts whose upload is gone. No list shows them, so that nobody could
+//! remove them but with their bucket.
 //!
 //! 1. Writers are held off meanwhile: what is not shown yet never will be. A change that is prepared and may
 //!    still be under way is no leftover.
 //! 2. Nothing is removed before it is known that the bucket holds nothing else.
-//! 3. A bucket holds each upload that is there, and so the upload's parts. Where it holds none, entries of parts are
-//!    of uploads that are gone. Their data stays: a copy in another bucket may have it.
+//! 3. A bucket holds each upload that is there, and so the upload's parts. Where it holds none, entries of
+//!    parts are of uploads that are gone. Their data stays: a copy in another bucket may have it.
 
 use bytes::Bytes;
 use classes::client::index::{self, RawEntry};

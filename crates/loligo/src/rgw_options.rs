@@ -1,4 +1,5 @@
-//! What the configuration file says to a gateway of object storage: options of Ceph's that `loligo rgw` has, too.
+//! What the configuration file says to a gateway of object storage: options of Ceph's that `loligo rgw` has,
+//! too.
 
 use anyhow::{Context, Result, bail};
 use rados::GatewayOptions;

@@ -1,10 +1,10 @@
 //! Encryption of objects: how their bytes are stored, and what their heads say of it.
 //!
-//! 1. Stored bytes are as many as a client's. Each block of 4096 of them stands for itself: AES-256 in CBC mode,
-//!    begun with a vector that follows from where the block is in its stream.
+//! 1. Stored bytes are as many as a client's. Each block of 4096 of them stands for itself: AES-256 in CBC
+//!    mode, begun with a vector that follows from where the block is in its stream.
 //! 2. A stream is an object that was written at once, or one part of an upload.
-//! 3. Bytes behind the last whole 16 of a stream are hidden by the cipher's next output, of which the block in
-//!    front of them is the input, or the vector where there is none.
+//! 3. Bytes behind the last whole 16 of a stream are hidden by the cipher's next output, of which the block
+//!    in front of them is the input, or the vector where there is none.
 //!
 //! Source: AES_256_CBC in src/rgw/rgw_crypt.cc.
 
@@ -172,8 +172,8 @@ impl Cipher {
 pub enum Encryption {
     /// The client has it, and here is its MD5.
     Customer { key_md5: Bytes },
-    /// A service has one of this name, of which the object's is derived. What its bucket and name were is kept
-    /// with it, and may be empty: the service of tests derives nothing of it.
+    /// A service has one of this name, of which the object's is derived. What its bucket and name were is
+    /// kept with it, and may be empty: the service of tests derives nothing of it.
     Service { key_id: Bytes, selector: Bytes, context: Bytes },
     /// It is derived of the gateways' own.
     Automatic { selector: Bytes },

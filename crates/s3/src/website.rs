@@ -213,7 +213,8 @@ fn escaped_bytes(bytes: &[u8]) -> String {
     bytes.iter().map(|b| if plain(*b) { char::from(*b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// The first rule for a key and an error, or for a key and none. Source: RGWBucketWebsiteConf::should_redirect.
+/// The first rule for a key and an error, or for a key and none. Source:
+/// RGWBucketWebsiteConf::should_redirect.
 fn rule_for(site: &Website, key: &[u8], error: u16) -> Option<RoutingRule> {
     if !site.redirect_all.hostname.is_empty() {
         return Some(RoutingRule { redirect: site.redirect_all.clone(), ..RoutingRule::default() });

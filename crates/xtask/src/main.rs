@@ -137,7 +137,8 @@ fn ci(root: &Path) -> Result<()> {
 fn clients(root: &Path) -> Result<()> {
     // The thrasher puts stores on a bad medium, which the product does not have.
     let with_faults = ["--release", "--features", "loligo/test-medium"];
-    // The simulator beside it, without bugs to be planted: so it is built of the same crates, which are built once.
+    // The simulator beside it, without bugs to be planted: so it is built of the same crates, which are built
+    // once.
     let both = ["build", "--package", "loligo", "--package", "simulator", "--no-default-features"];
     step("optimised build", || cargo(root, &[&both[..], &with_faults].concat()))?;
     step("the README's first command finds the program", || {

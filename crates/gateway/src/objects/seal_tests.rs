@@ -1,8 +1,8 @@
 //! Encrypted objects in a cluster in memory: as radosgw stores them, and never read without their key.
 //!
-//! `tests/data/encrypted.txt` is what radosgw 16.2.15 stored of ramps of bytes: for each key its size, or those of
-//! its parts, the attributes of its head, and for each of its RADOS objects where it begins in the whole and
-//! some of its bytes behind their offset in it.
+//! `tests/data/encrypted.txt` is what radosgw 16.2.15 stored of ramps of bytes: for each key its size, or
+//! those of its parts, the attributes of its head, and for each of its RADOS objects where it begins in the
+//! whole and some of its bytes behind their offset in it.
 
 use std::collections::BTreeMap;
 

@@ -198,8 +198,8 @@ pub(crate) struct Pg {
     pub waiting_for_space: VecDeque<ClientOp>,
     /// A client's write found no room of so many bytes, here or with a member; 0 when there is room.
     pub short_of: u64,
-    /// Messages of members for which the store has no room, or the first of which waits for `chunk_reads`, and
-    /// those that came after it.
+    /// Messages of members for which the store has no room, or the first of which waits for `chunk_reads`,
+    /// and those that came after it.
     pub waiting_for_room: VecDeque<(PgShard, PgMessage)>,
     /// What is read for the first of them.
     pub chunk_reads: Option<ChunkReads>,

@@ -29,8 +29,9 @@ const SPARE: usize = 64;
 /// Versions that members have named and that are looked at when the PG has peered.
 const MAX_NEWER: usize = 1_024;
 
-/// What a copy has of an object that it lacks, and that was perhaps deleted. Nothing ever was in this version,
-/// so it counts as none; the next primary learns by it that the copy lacks the object for a doubt alone.
+/// What a copy has of an object that it lacks, and that was perhaps deleted. Nothing ever was in this
+/// version, so it counts as none; the next primary learns by it that the copy lacks the object for a doubt
+/// alone.
 const DOUBTFUL: Eversion = Eversion { epoch: Epoch(0), version: 1 };
 
 /// The object whose version an entry follows: that of a clone says which version of the head it was made of.
@@ -324,8 +325,8 @@ impl Pg {
 
     /// Primary: an earlier one may have learnt of objects of which nobody's log tells, and have ended before
     /// it turned out whether they were deleted. It alone lacks them then: whoever has missed a write of
-    /// theirs, or has lost it, lacks them as well. Several may have learnt of them one after the other, and say
-    /// so (`DOUBTFUL`).
+    /// theirs, or has lost it, lacks them as well. Several may have learnt of them one after the other, and
+    /// say so (`DOUBTFUL`).
     pub(super) fn doubt_again(&mut self, cx: &mut Shared) {
         // What the log tells is known by now.
         self.newest();

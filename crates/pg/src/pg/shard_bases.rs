@@ -1,9 +1,9 @@
 //! What copies that lack an erasure-coded object still have of it: recovery makes and sends them what has
 //! changed since.
 //!
-//! The log says which bytes of the object have changed, in whole stripes. Every shard may differ in its chunks
-//! of these and nowhere else: data that was written lies in them, and so does what coding chunks became by
-//! that. All copies get the same pieces, so shards are read where any of the copies needs it.
+//! The log says which bytes of the object have changed, in whole stripes. Every shard may differ in its
+//! chunks of these and nowhere else: data that was written lies in them, and so does what coding chunks
+//! became by that. All copies get the same pieces, so shards are read where any of the copies needs it.
 //!
 //! Invariants:
 //! 1. The ranges of a base are whole chunks, in order and apart.
@@ -71,8 +71,8 @@ impl Changed {
         is_more.then(|| Cursor { data: end, ..Cursor::headed() })
     }
 
-    /// What a copy needs of bytes of its shard that begin at `at`: nothing of what it has, nor what is a hole,
-    /// as it was on the shard that was lost.
+    /// What a copy needs of bytes of its shard that begin at `at`: nothing of what it has, nor what is a
+    /// hole, as it was on the shard that was lost.
     pub fn extents(&self, copy: PgShard, at: u64, data: &Bytes) -> Vec<(u64, Bytes)> {
         let all = [(0, u64::MAX)];
         let ranges = self.base(copy).map_or(all.as_slice(), |base| &base.ranges);

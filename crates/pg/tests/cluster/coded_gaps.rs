@@ -8,6 +8,7 @@ use maps::flags::map_flags;
 use messages::Message;
 use messages::osd::{Extent, Op};
 use pg::{Input, OsdConfig, OsdCore, Portions};
+use store::{DeviceError, DeviceOp};
 use types::{ConnId, OsdId, PgId, PoolId};
 
 use crate::coded_kit::{
@@ -389,6 +390,59 @@ fn what_is_planned_anew_waits_for_room() {
         let (result, data) = answer(&mut s, two, 1);
         let want = s.client.model["b"].acked.as_ref().unwrap();
         assert_eq!((result, &*data), (0, &want[place * CHUNK..][..CHUNK]));
+        s.settle();
+    }
+}
+
+/// What a member has of a coding chunk, to which a write adds, is on its device: it is read outside of the
+/// core, and the writes behind wait. Whoever ends meanwhile, and if the read fails, nothing is added to what
+/// is not there, and nothing twice.
+#[test]
+fn what_a_write_adds_to_is_read_outside_the_core() {
+    for seed in 0..12 {
+        // Devices of odd seeds have to be waited for. Of six data chunks a difference reads fewer than all others.
+        let (mut s, pool) = cluster_with((6, 2), 7, 0, 2 * seed + 1, long_log());
+        let map = s.mon.map.clone();
+        let (content, part) = (bytes(&mut s, 100 * CHUNK), bytes(&mut s, 100));
+        s.client.write(&map, pool, "o", content);
+        s.settle();
+        let members = acting(&s, pool);
+        let coding = members[6..].iter().copied().find(|osd| *osd != primary(&s, pool)).unwrap();
+        // Nothing of it is in memory any more.
+        for _ in 0..2 {
+            s.restart(coding);
+            s.settle();
+        }
+        let (first, map) = (primary(&s, pool), s.mon.map.clone());
+        s.client.patch(&map, pool, "o", 3 * CHUNK + 5, &part);
+        s.deliver_requests(first);
+        s.until("shipped", |s| under_way(s, first, coding, "RepOp").is_some());
+        // What came before the write is stored.
+        for _ in 0..under_way(&s, first, coding, "RepOp").unwrap() {
+            let msg = s.links.get_mut(&(first, coding)).and_then(VecDeque::pop_front).unwrap();
+            s.deliver(first, coding, msg);
+        }
+        let core = |s: &mut Sim| s.nodes[coding as usize].core.as_mut().unwrap().store_mut().submitted();
+        let before = core(&mut s);
+        s.client.write(&map, pool, "other", vec![1; 10]);
+        s.deliver_requests(first);
+        s.deliver_all(first, coding);
+        assert_eq!(s.nodes[coding as usize].reads.len(), 1, "seed {seed}");
+        assert!(core(&mut s) == before, "the writes wait");
+        match seed % 4 {
+            0 => s.read(coding),
+            1 => {
+                let (id, _) = s.nodes[coding as usize].reads.pop().unwrap();
+                let failed = DeviceError::Io { op: DeviceOp::Read, offset: 0, len: 4096, errno: 5 };
+                s.input(coding, Input::Read { id, result: Err(failed.into()) });
+            }
+            2 => s.restart(coding),
+            _ => s.restart(first),
+        }
+        assert!(seed % 4 > 1 || core(&mut s) != before, "they go on");
+        s.settle();
+        check_shards(&mut s, pool);
+        s.client.read(&s.mon.map.clone(), pool, "o");
         s.settle();
     }
 }

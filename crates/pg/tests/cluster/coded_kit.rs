@@ -1,4 +1,5 @@
-//! What tests of erasure-coded PGs share: clusters with such a pool, what shards hold, and how they are spoilt.
+//! What tests of erasure-coded PGs share: clusters with such a pool, what shards hold, and how they are
+//! spoilt.
 
 use ::bytes::Bytes;
 use codec::Encode;

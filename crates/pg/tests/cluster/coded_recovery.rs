@@ -679,8 +679,8 @@ fn change_without(s: &mut Sim, pool: PoolId, away: &[i32], stripes: usize) {
     }
 }
 
-/// A copy that was away for some writes gets what they have changed, whatever shard it has, in one piece or in
-/// many.
+/// A copy that was away for some writes gets what they have changed, whatever shard it has, in one piece or
+/// in many.
 #[test]
 fn a_copy_that_was_away_gets_what_has_changed() {
     let mut seed = 1_200;
@@ -708,7 +708,8 @@ fn a_copy_that_was_away_gets_what_has_changed() {
     }
 }
 
-/// The older version is not there, damaged, or with one of two copies alone: what is made is all of the shard.
+/// The older version is not there, damaged, or with one of two copies alone: what is made is all of the
+/// shard.
 #[test]
 fn a_copy_without_what_it_should_have_gets_all_of_its_shard() {
     for seed in 0..12 {

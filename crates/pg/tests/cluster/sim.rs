@@ -342,7 +342,7 @@ impl Sim {
         true
     }
 
-    fn deliver(&mut self, from: i32, to: i32, msg: Message) {
+    pub fn deliver(&mut self, from: i32, to: i32, msg: Message) {
         match (from, to) {
             (from, MON) => {
                 let life = self.nodes[from as usize].life;

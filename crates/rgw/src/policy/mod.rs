@@ -1,6 +1,6 @@
 //! Policies of buckets and of users: who may do what, under which conditions. The attribute
-//! `user.rgw.iam-policy` of a bucket keeps its policy's text as it was given, `user.rgw.user-policy` of a user
-//! those of its policies by their names. Source: src/rgw/rgw_iam_policy.cc, src/rgw/rgw_arn.cc.
+//! `user.rgw.iam-policy` of a bucket keeps its policy's text as it was given, `user.rgw.user-policy` of a
+//! user those of its policies by their names. Source: src/rgw/rgw_iam_policy.cc, src/rgw/rgw_arn.cc.
 //!
 //! 1. One unknown word refuses the whole policy.
 //! 2. A principal or resource that this cluster does not know matches nothing. A statement whose resources
