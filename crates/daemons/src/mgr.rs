@@ -428,11 +428,7 @@ impl Handler for Shell {
                 return self.messenger.close(conn);
             }
         };
-        let num = match identity.name.kind {
-            EntityType::Osd => identity.name.id.parse().unwrap_or(-1),
-            _ => identity.global_id.0 as i64,
-        };
-        let name = EntityName::new(identity.name.kind, num);
+        let name = identity.entity(peer.name);
         let addr = seen_at(peer.addr, self.messenger.peer_addr(conn));
         let peer = PeerInfo { name, auth_name: identity.name, addr, caps };
         self.submit(Input::Connected { conn, peer });

@@ -905,12 +905,8 @@ impl Handler for Shell {
                 return self.messenger.close(conn);
             }
         };
-        let num = match identity.name.kind {
-            EntityType::Osd => identity.name.id.parse().unwrap_or(-1),
-            _ => identity.global_id.0 as i64,
-        };
         let info = PeerInfo {
-            name: EntityName::new(identity.name.kind, num),
+            name: identity.entity(peer.name),
             auth_name: identity.name,
             global_id: identity.global_id,
             addr: peer.addr,

@@ -67,6 +67,21 @@ impl Identity {
     pub fn has_share(&self) -> bool {
         !matches!(self.name.kind, EntityType::Mon | EntityType::Osd)
     }
+
+    /// What a peer is called that says it is `said`. The library logs in with a manager's key as well, and is
+    /// a client all the same: its locks and watches have a client's name.
+    ///
+    /// Source: Messenger::create_client_messenger in src/msg/Messenger.cc.
+    pub fn entity(&self, said: EntityName) -> EntityName {
+        let kind = match said.entity_type() {
+            Some(EntityType::Client) if self.has_share() => EntityType::Client,
+            _ => self.name.kind,
+        };
+        match kind {
+            EntityType::Osd => EntityName::new(kind, self.name.id.parse().unwrap_or(-1)),
+            kind => EntityName::new(kind, self.global_id.0 as i64),
+        }
+    }
 }
 
 /// What the peer of a new connection sends to authenticate itself.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use msgr::{Policy, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use types::{AddrVec, EntityType};
+use types::{AddrVec, AuthName, EntityName, EntityType, GlobalId};
 
 use super::testing::{As, Named, Raw, Server, Told, message, server_of, silent};
-use super::{Bounds, ConnectTo};
+use super::{Bounds, CapsInfo, ConnectTo, Identity};
 
 const OSD_AT: &str = "v2:127.0.0.1:6801/77";
 
@@ -29,6 +29,26 @@ async fn who_says_daemon_must_have_proven_it() {
         let me = As { policy: Policy::lossless_client(), ..As::client(name) };
         let client = Raw::ready(&server, me).await.expect("let in");
         assert!(client.conn.session().expect("a session").policy.lossy, "{name}");
+    }
+}
+
+#[test]
+fn a_library_with_a_managers_key_is_a_client() {
+    let called = |kind, id: &str, said| {
+        let name = AuthName::new(kind, id);
+        let identity = Identity { name, global_id: GlobalId(7), caps: CapsInfo::default() };
+        identity.entity(EntityName::new(said, -1)).to_string()
+    };
+    use EntityType::{Client, Mgr, Osd};
+    for (kind, id, said, want) in [
+        (Client, "admin", Client, "client.7"),
+        (Mgr, "x", Client, "client.7"),
+        (Mgr, "x", Mgr, "mgr.7"),
+        // Clients wait for OSDs, so what has an OSD's key is no client.
+        (Osd, "3", Client, "osd.3"),
+        (Osd, "3", Osd, "osd.3"),
+    ] {
+        assert_eq!(called(kind, id, said), want, "{kind:?} {id} as {said:?}");
     }
 }
 
