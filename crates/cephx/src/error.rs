@@ -18,6 +18,10 @@ pub enum AuthError {
     /// A ticket in Ceph's form that no monitor makes so: its holder changed it.
     #[error("no monitor makes such a ticket: {0}")]
     Implausible(&'static str),
+    /// A ticket in Ceph's form, of this entity, where only sealed ones are taken: somebody may have changed
+    /// it.
+    #[error("a ticket of {0} has the form of Ceph's, which is not taken here")]
+    OldForm(AuthName),
     /// No such entity in the auth database.
     #[error("unknown entity {0}")]
     UnknownEntity(AuthName),
@@ -81,6 +85,7 @@ impl AuthError {
             Self::Refused(errno) => *errno,
             Self::Undecryptable(_)
             | Self::Implausible(_)
+            | Self::OldForm(_)
             | Self::UnknownEntity(_)
             | Self::WrongKey(_)
             | Self::NoMonCaps(_)

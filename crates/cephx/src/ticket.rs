@@ -11,7 +11,7 @@ use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{AuthName, EntityType, GlobalId, Utime};
 
 use crate::ceph_form;
-use crate::crypt::encrypt_value;
+use crate::crypt::{decrypt_value, encrypt_value};
 use crate::entity_auth::CapsInfo;
 use crate::entropy::{Entropy, random};
 use crate::error::AuthError;
@@ -140,6 +140,8 @@ impl TicketForms {
     }
 }
 
+const WHAT: &str = "the ticket";
+
 /// First byte of a sealed ticket: which sealing it is.
 const SEAL_VERSION: u8 = 1;
 const SEAL_LABEL: &[u8] = b"loligo ticket seal 1";
@@ -172,17 +174,28 @@ pub fn seal_ticket(
 
 /// Opens a ticket of this form that was made for `service`. A sealed ticket is refused when any bit of it was
 /// changed, or when it is for another service or under another secret. One of Ceph's form is refused under a
-/// wrong secret, and when no monitor makes such a ticket.
+/// wrong secret, and when no monitor makes such a ticket; where only sealed ones are taken the refusal says
+/// that it has that form.
 pub fn open_ticket(
     form: TicketForm,
     service: EntityType,
     secret: &CryptoKey,
     sealed: &TicketBlob,
 ) -> Result<TicketInfo, AuthError> {
-    const WHAT: &str = "the ticket";
     if form == TicketForm::Ceph {
         return ceph_form::open(service, secret, &sealed.blob);
     }
+    open_sealed(service, secret, sealed).map_err(|refusal| {
+        let other: Result<TicketInfo, AuthError> = decrypt_value(secret, &sealed.blob, WHAT);
+        other.map_or(refusal, |info| AuthError::OldForm(info.ticket.name))
+    })
+}
+
+fn open_sealed(
+    service: EntityType,
+    secret: &CryptoKey,
+    sealed: &TicketBlob,
+) -> Result<TicketInfo, AuthError> {
     let mut r = Reader::new(sealed.blob.clone());
     if r.u8()? != SEAL_VERSION {
         return Err(AuthError::Undecryptable(WHAT));

@@ -10,6 +10,7 @@ pub mod mon;
 mod devices;
 mod ear;
 mod failure;
+pub mod images;
 mod inbox;
 pub mod listen;
 pub mod mgr;

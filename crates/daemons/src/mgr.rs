@@ -23,6 +23,7 @@ use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure};
+use crate::images::{Clients, Images};
 use crate::inbox::{Inbox, cost};
 use crate::listen::{self, ListenAt};
 use runtime::session::{MonSession, SharedAuth};
@@ -50,6 +51,8 @@ pub struct MgrSettings {
     pub force: bool,
     /// File descriptors that are its part of the process's.
     pub descriptors: u64,
+    /// Who looks after images on its behalf.
+    pub clients: Arc<dyn Clients>,
 }
 
 /// How a manager ended by itself.
@@ -81,6 +84,7 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
+    images: OnceLock<Arc<Images>>,
     ended: Arc<EndOf<MgrEnd>>,
 }
 
@@ -100,6 +104,7 @@ impl Mgr {
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
+            images: OnceLock::new(),
             ended: Arc::new(EndOf::new()),
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
@@ -123,6 +128,13 @@ impl Mgr {
                 let _ = within(&shell, |shell| shell.submit_event(Event::Woken));
             }
         };
+        let images = {
+            let shell = Arc::downgrade(&shell);
+            Images::new(settings.clients, move |input| {
+                let _ = within(&shell, |shell| shell.submit(input));
+            })
+        };
+        let _ = shell.images.set(Arc::clone(&images));
         let machine = MgrMachine {
             core,
             inbox: Inbox::new(messenger.clone(), clock, wake),
@@ -135,6 +147,7 @@ impl Mgr {
             answers: BTreeMap::new(),
             shell: Arc::downgrade(&shell),
             runtime: tokio::runtime::Handle::current(),
+            images,
             #[cfg(feature = "test-medium")]
             plant,
             out: Vec::new(),
@@ -158,6 +171,7 @@ impl Mgr {
     }
 
     pub fn stop(&self) {
+        self.shell.end_images();
         self.shell.messenger.shut_down();
         self.shell.dashboard.send_replace(None);
     }
@@ -225,7 +239,14 @@ impl Shell {
         self.submit(Input::Tick);
     }
 
+    fn end_images(&self) {
+        if let Some(images) = self.images.get() {
+            images.end();
+        }
+    }
+
     fn fail(&self, failure: Failure) {
+        self.end_images();
         self.ended.tell(MgrEnd::Failed(failure), || self.messenger.shut_down());
         if let Some(owner) = self.owner.get() {
             owner.end();
@@ -281,6 +302,7 @@ struct MgrMachine {
     answers: BTreeMap<u64, oneshot::Sender<Reply>>,
     shell: Weak<Shell>,
     runtime: tokio::runtime::Handle,
+    images: Arc<Images>,
     #[cfg(feature = "test-medium")]
     plant: crate::plant::Plant,
     out: Vec<Output>,
@@ -332,6 +354,7 @@ impl MgrMachine {
         match &input {
             Input::Connected { conn, peer } => drop(self.names.insert(*conn, peer.auth_name.clone())),
             Input::Disconnected { conn } => self.forget(*conn),
+            Input::Client { started: Ok(addrs) } if !self.images.is_at(addrs) => return,
             _ => {}
         }
         self.core.handle(self.clock.now(), input, &mut self.out);
@@ -374,6 +397,10 @@ impl MgrMachine {
                 self.forget(conn);
                 self.messenger.close(conn);
             }
+            Output::StartClient => self.images.start(),
+            Output::EndClient => self.images.end(),
+            Output::Image { id, job } => self.images.perform(id, job),
+            Output::CancelImage { id } => self.images.cancel(id),
             Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
             Output::Monitors(whose) => self.auth.take_tickets_of(match whose {
                 Whose::Ours => TicketForm::Sealed,
@@ -390,6 +417,7 @@ impl MgrMachine {
             }
             Output::Warn(text) => tracing::warn!("{}: {text}", self.auth.name()),
             Output::End(why) => {
+                self.images.end();
                 let failed = MgrEnd::Failed(Failure::lasting(why));
                 self.ended.tell(failed, || self.messenger.shut_down());
             }
@@ -408,7 +436,12 @@ impl Commands for Shell {
 impl Handler for Shell {
     fn authenticate(&self, conn: ConnId, peer_type: u8, _: EntityAddr, input: AuthInput) -> AuthStep {
         let peer = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
-        self.auth.judge(conn, peer, input, self.messenger.now())
+        let step = self.auth.judge(conn, peer, input, self.messenger.now());
+        let count = self.auth.take_old_tickets();
+        if count > 0 {
+            self.submit(Input::OldTickets { count });
+        }
+        step
     }
 
     fn accept_policy(&self, _: EntityType) -> Policy {

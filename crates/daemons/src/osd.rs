@@ -886,7 +886,12 @@ impl Handler for Shell {
         #[cfg(feature = "test-medium")]
         self.plant.strike("authenticate");
         let peer = EntityType::from_u8(peer_type).unwrap_or(EntityType::Client);
-        self.auth.judge(conn, peer, input, self.messenger.now())
+        let step = self.auth.judge(conn, peer, input, self.messenger.now());
+        let count = self.auth.take_old_tickets();
+        if count > 0 {
+            self.submit(Event::Core(Input::OldTickets { count }.into()));
+        }
+        step
     }
 
     fn accept_policy(&self, kind: EntityType) -> Policy {

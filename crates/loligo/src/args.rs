@@ -269,7 +269,8 @@ Any option of Ceph can be given as --option VALUE, and wins over the configurati
 
 It takes the place of ceph-mgr 16.2 on Ceph's own monitors and OSDs as well, with that manager's name, ceph.conf and keyring,
 active or standing by beside others: what ceph-mgr is started with is understood, -k, -m and -d among it. It stands for the
-modules balancer, crash, iostat, pg_autoscaler, progress and status. While others are switched on and in use (cephadm,
+modules balancer, crash, iostat, pg_autoscaler, progress, rbd_support (but for migrations and snapshots of mirrored images)
+and status. While others are switched on and in use (cephadm,
 dashboard, prometheus ...) it stays out of the way and says so; with --force it takes over all the same.";
 
 impl DaemonArgs {

@@ -17,6 +17,7 @@ mod connect;
 mod create;
 mod failures;
 mod fates;
+mod images;
 mod layout;
 mod log;
 mod mkfs;

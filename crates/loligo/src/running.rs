@@ -14,6 +14,7 @@ use types::{AuthName, EntityAddr, EntityType, OsdId};
 
 use crate::failures::{self, Now, Record};
 use crate::fates::Fates;
+use crate::images::OfManager;
 use crate::layout::{ClusterDir, Description};
 use crate::mkfs::MonDir;
 use crate::place::Place;
@@ -158,10 +159,12 @@ impl<'a> Running<'a> {
             EntityType::Mon => self.mons.push((id, serve::start_mon_by_conf(place, self.part()).await?)),
             EntityType::Mgr => {
                 self.managers += 1;
+                let monitors = [self.told.as_slice(), &place.monitors].concat();
                 let settings = MgrSettings {
                     name: id.clone(),
                     listen: place.listen()?,
-                    monitors: [self.told.as_slice(), &place.monitors].concat(),
+                    clients: OfManager::new(place, monitors.clone())?,
+                    monitors,
                     auth: place.auth()?,
                     options: place.options.clone(),
                     admin_socket: AdminSocketAt::of(&place.values()),

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use codec::{Decode, Encode};
 use maps::{Incremental, MgrMap, OsdMap};
 use messages::Message;
-use messages::mgr::{HealthCheck, HealthChecks, MMgrConfigure, MMonMgrReport, MPgDigest};
+use messages::mgr::{HealthCheck, HealthChecks, MMgrConfigure, MMgrReport, MMonMgrReport, MPgDigest};
 use messages::mon::{MMonSubscribe, MOsdMap, SubscribeItem};
 use messages::pool_stats::{MPgStats, MPgStatsAck};
 use monitor::Whose;
@@ -41,6 +41,7 @@ use crate::outcome::{Refusals, Then};
 use crate::pg_map::PgMap;
 use crate::pg_steps::{self, pg_steps};
 use crate::progress::{self, Progress};
+use crate::rbd::Rbd;
 use crate::report::pg_map_digest;
 use crate::sums::Sums;
 use crate::users::{self, Once, Users, WithHash};
@@ -102,8 +103,8 @@ pub struct Manager {
     pub(crate) options: Values,
     /// From where this manager's own counters are shown.
     pub(crate) resets: Resets,
-    /// What daemons were last told of how to report.
-    wished: MMgrConfigure,
+    /// What daemons were last told of how to report, and OSDs.
+    wished: [MMgrConfigure; 2],
     pub(crate) sessions: BTreeMap<ConnId, PeerInfo>,
     /// Commands that the monitors are asked to run on behalf of clients.
     pub(crate) mon_commands: MonCommands,
@@ -126,6 +127,7 @@ pub struct Manager {
     pub(crate) module_options: BTreeMap<String, String>,
     /// Where the dashboard was last told to be served, or why it is not.
     pub(crate) dashboard: Result<Option<DashboardAt>, String>,
+    pub(crate) rbd: Rbd,
     /// When daemons' disks are asked for, after one of them has come up.
     disks_at: Option<Duration>,
     /// The numbers of questions for what the monitors keep, while they are open.
@@ -163,7 +165,7 @@ impl Manager {
             daemons: Daemons::default(),
             options,
             resets: Resets::default(),
-            wished: MMgrConfigure::default(),
+            wished: <[MMgrConfigure; 2]>::default(),
             sessions: BTreeMap::new(),
             mon_commands: MonCommands::default(),
             crashes: Crashes::default(),
@@ -180,6 +182,7 @@ impl Manager {
             serving: BTreeMap::new(),
             module_options: BTreeMap::new(),
             dashboard: Ok(None),
+            rbd: Rbd::default(),
             disks_at: None,
             asked: BTreeMap::new(),
             early: VecDeque::new(),
@@ -219,6 +222,10 @@ impl Manager {
                     self.beacon(now, out);
                 }
             }
+            Input::Client { started } => self.rbd_client(now, started, out),
+            Input::ImageProgress { id, done, of } => self.rbd_progress(now, id, done, of),
+            Input::ImageDone { id, result } => self.rbd_done(now, id, result, out),
+            Input::OldTickets { count } => self.daemons.tickets_refused += count,
             Input::Tick => self.tick(now, out),
         }
         self.maybe_digest(now, out);
@@ -229,6 +236,7 @@ impl Manager {
         let news = self.daemons.disconnected(now, conn);
         self.pgs.health_changed(news, now);
         self.mon_commands.forget(conn);
+        self.rbd.forget(conn);
         self.early.retain(|(_, of, _)| *of != conn);
     }
 
@@ -282,6 +290,7 @@ impl Manager {
             self.autoscale(now, out);
             self.balance(now, out);
             self.prune_crashes(now, out);
+            self.tick_rbd(now, out);
         }
         self.tell_progress(now, out);
         self.ask_for_disks(now, out);
@@ -299,7 +308,7 @@ impl Manager {
     }
 
     /// Whether the monitors, the PGs and our own place are known well enough to change anything.
-    fn acts(&self) -> bool {
+    pub(crate) fn acts(&self) -> bool {
         self.mon && self.active && self.pgs.ready && self.standing.whose.is_some()
     }
 
@@ -420,6 +429,7 @@ impl Manager {
                 self.balancer.configure(&m.options);
                 self.progress.configure(&m.options);
                 self.autoscaler.configure(&m.options);
+                self.rbd.schedules.configure(now, &m.options);
                 let news = self.crashes.configure(&m.options);
                 self.pgs.health_changed(news, now);
                 self.configured = true;
@@ -477,6 +487,7 @@ impl Manager {
         let was_confirmed = std::mem::replace(&mut self.confirmed, self.active);
         let deposed = was_confirmed && !self.active;
         self.look_at_modules(now, &map, out);
+        self.rbd_map(&map, out);
         if self.confirmed && !was_confirmed {
             // With this one the monitors learn that we serve.
             self.beacon(now, out);
@@ -487,6 +498,7 @@ impl Manager {
         self.pgs = PgMap::default();
         self.progress.forget();
         self.users.forget();
+        self.rbd.forget_all(out);
         self.autoscaler.checks.clear();
         self.digested = None;
         if let Some(map) = &self.map {
@@ -592,10 +604,11 @@ impl Manager {
 
     fn message(&mut self, now: Now, conn: ConnId, tid: u64, msg: Message, out: &mut Vec<Output>) {
         let Some(peer) = self.sessions.get(&conn).cloned() else { return };
+        let is_osd = peer.name.entity_type() == Some(EntityType::Osd);
         match msg {
             Message::MgrOpen(open) => {
-                self.daemons.opened(now, conn, &peer, *open);
-                out.push(Output::send(conn, 0, self.wishes()));
+                out.extend(self.daemons.opened(now, conn, &peer, *open).map(Output::Warn));
+                out.push(Output::send(conn, 0, self.wishes(is_osd)));
             }
             Message::MgrClose(close) => {
                 let news = self.daemons.closed(now, conn);
@@ -606,9 +619,12 @@ impl Manager {
                 out.extend(self.daemons.counted(conn, &peer, &report).map(Output::Warn));
                 let news = self.daemons.reported(now, conn, &peer, &report);
                 self.pgs.health_changed(news, now);
+                if is_osd {
+                    self.metrics(conn, &peer, &report, out);
+                }
             }
             Message::PgStats(report) => {
-                let osd = (peer.name.entity_type() == Some(EntityType::Osd)).then_some(peer.name.num);
+                let osd = is_osd.then_some(peer.name.num);
                 if let Some(osd) = osd.and_then(|n| i32::try_from(n).ok()) {
                     self.take_report(now, OsdId(osd), conn, *report, out);
                 }
@@ -621,23 +637,42 @@ impl Manager {
         }
     }
 
-    /// How often daemons are to report, and which counters.
-    fn wishes(&self) -> MMgrConfigure {
+    /// How often a daemon is to report, and which counters; OSDs also what images are used.
+    fn wishes(&self, is_osd: bool) -> MMgrConfigure {
         let number = |name: &str, usual| u32::try_from(self.options.int(name)).unwrap_or(usual);
-        MMgrConfigure {
+        let wishes = MMgrConfigure {
             period_s: number("mgr_stats_period", 5),
             threshold: number("mgr_stats_threshold", 5),
             ..MMgrConfigure::default()
-        }
+        };
+        let queries = self.rbd.perf.queries();
+        if is_osd && !queries.is_empty() { wishes.with_metric_queries(&queries) } else { wishes }
     }
 
     /// Tells every daemon when they are others than before. Source: DaemonServer::handle_conf_change.
     fn tell_new_wishes(&mut self, out: &mut Vec<Output>) {
-        let wishes = self.wishes();
-        if wishes != self.wished {
-            let conns = self.daemons.daemons.values().filter_map(|d| d.conn);
-            out.extend(conns.map(|conn| Output::send(conn, 0, wishes.clone())));
-            self.wished = wishes;
+        let wishes = [false, true].map(|is_osd| self.wishes(is_osd));
+        if wishes == self.wished {
+            return;
+        }
+        for (key, daemon) in &self.daemons.daemons {
+            let is_osd = usize::from(key.service == "osd");
+            let of = |wishes: &[MMgrConfigure; 2]| wishes.get(is_osd).cloned();
+            if let (Some(conn), Some(wish), true) =
+                (daemon.conn, of(&wishes), of(&wishes) != of(&self.wished))
+            {
+                out.push(Output::send(conn, 0, wish));
+            }
+        }
+        self.wished = wishes;
+    }
+
+    /// Takes what an OSD has summed up of images.
+    fn metrics(&mut self, conn: ConnId, peer: &PeerInfo, report: &MMgrReport, out: &mut Vec<Output>) {
+        match report.metrics() {
+            Ok(metrics) if self.daemons.is_of(conn, peer, report) => self.rbd.perf.take(&metrics),
+            Ok(_) => {}
+            Err(_) => out.extend(self.daemons.refuse_metrics(conn, peer).map(Output::Warn)),
         }
     }
 

@@ -38,6 +38,10 @@ pub enum Refusal {
     Values,
     /// The report is in the name of a daemon that did not open this session.
     Foreign,
+    /// Sums that the manager asked for cannot be read.
+    Metrics,
+    /// It registers in another's name, says too much of itself, or there is no room for it.
+    Registration,
 }
 
 impl Refusal {
@@ -48,6 +52,10 @@ impl Refusal {
             Self::Kind => "a counter has no type that is known",
             Self::Values => "the values are not those of the declared counters",
             Self::Foreign => "it has not opened this session",
+            Self::Metrics => "they cannot be read",
+            Self::Registration => {
+                "the name is not its own or not text, it says too much, or there is no room"
+            }
         }
     }
 }

@@ -84,6 +84,10 @@ pub struct Daemons {
     pub services: ServiceMap,
     /// Reports of which the counters, or all, were not taken.
     pub refused: u64,
+    /// Sessions that were not registered.
+    pub sessions_refused: u64,
+    /// Connections whose tickets had a form that is not taken.
+    pub tickets_refused: u64,
     /// What the log has been told of a connection: each refusal once, however often it opens and closes
     /// sessions.
     told: BTreeMap<ConnId, BTreeSet<Refusal>>,
@@ -92,11 +96,30 @@ pub struct Daemons {
 }
 
 impl Daemons {
-    pub fn opened(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: MMgrOpen) {
+    /// A session begins; a line for the log when it is refused as none of this connection's was before.
+    pub fn opened(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: MMgrOpen) -> Option<String> {
         let key = key(peer, &m.service_name, &m.daemon_name);
-        if !self.may_open(&key, peer) || !m.service.as_ref().is_none_or(|s| self.may_say(&key, peer, s)) {
-            return;
+        if key.service == EntityType::Client.as_str() {
+            // Clients of Ceph's open a session only for a service that they are.
+            return None;
         }
+        if !self.may_open(&key, peer) || !m.service.as_ref().is_none_or(|s| self.may_say(&key, peer, s)) {
+            return self.refuse_session(conn, peer, &key);
+        }
+        self.register(now, conn, peer, key, m);
+        None
+    }
+
+    fn refuse_session(&mut self, conn: ConnId, peer: &PeerInfo, key: &DaemonKey) -> Option<String> {
+        self.sessions_refused += 1;
+        let why = Refusal::Registration;
+        let news = self.told.entry(conn).or_default().insert(why);
+        let name = format!("{}.{}", cut(&key.service), cut(&key.id));
+        let line = || format!("a session of {} as {name} was refused: {}", peer.auth_name, why.why());
+        news.then(|| printable(&line()).into_owned())
+    }
+
+    fn register(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, key: DaemonKey, m: MMgrOpen) {
         let daemon = self.daemons.entry(key.clone()).or_default();
         daemon.conn = Some(conn);
         daemon.counters = Counters::default();
@@ -128,8 +151,7 @@ impl Daemons {
             return false;
         }
         let is_text = |name: &str| !name.chars().any(char::is_control);
-        // Clients of Ceph's open a session only for a service that they are.
-        if !is_text(&key.service) || !is_text(&key.id) || key.service == EntityType::Client.as_str() {
+        if !is_text(&key.service) || !is_text(&key.id) {
             return false;
         }
         let known = self.daemons.get(key);
@@ -198,6 +220,21 @@ impl Daemons {
         let name = format!("{}.{}", cut(&key.service), cut(&key.id));
         let line = || format!("a report of {} as {name} was refused: {}", peer.auth_name, refusal.why());
         news.then(|| printable(&line()).into_owned())
+    }
+
+    /// Whether a report is of the daemon that opened this session.
+    pub fn is_of(&self, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> bool {
+        self.daemons.get(&key(peer, &m.service_name, &m.daemon_name)).is_some_and(|d| d.conn == Some(conn))
+    }
+
+    /// What an OSD says of images cannot be read; a line for the log when none of this connection's could not
+    /// before.
+    pub fn refuse_metrics(&mut self, conn: ConnId, peer: &PeerInfo) -> Option<String> {
+        self.refused += 1;
+        let news = self.told.entry(conn).or_default().insert(Refusal::Metrics);
+        news.then(|| {
+            format!("sums over images of {} were refused: {}", peer.auth_name, Refusal::Metrics.why())
+        })
     }
 
     /// Takes what else a report says; whether that changes the cluster's health.

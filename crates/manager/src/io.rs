@@ -7,7 +7,10 @@ use cephx::caps::MgrCap;
 use messages::Message;
 use monitor::Whose;
 use monitor::command::Reply;
-use types::{AuthName, ConnId, EntityAddr, EntityName};
+use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName};
+
+pub use crate::rbd::job;
+use job::{Failed, Found, Job};
 
 use crate::dashboard::DashboardAt;
 
@@ -56,6 +59,26 @@ pub enum Input {
     },
     /// What this manager serves besides, by name, and where: the monitors are told.
     Serving(BTreeMap<String, String>),
+    /// The client that was to be started works under these addresses, or why there is none.
+    Client {
+        started: Result<AddrVec, String>,
+    },
+    /// So much of a job is done, of so much.
+    ImageProgress {
+        id: u64,
+        done: u64,
+        of: u64,
+    },
+    /// A job is over.
+    ImageDone {
+        id: u64,
+        result: Result<Found, Failed>,
+    },
+    /// So many peers were refused because their tickets have the form of Ceph's monitors, and this cluster's
+    /// monitors are ours.
+    OldTickets {
+        count: u64,
+    },
     /// Time passes; due about every 250 ms.
     Tick,
 }
@@ -100,6 +123,19 @@ pub enum Output {
     },
     /// Where the dashboard is to be served from now on, or not any more.
     Dashboard(Option<DashboardAt>),
+    /// A client of the cluster is needed for jobs; answered by `Input::Client`.
+    StartClient,
+    /// It is not needed any more: its jobs end where they are, and are not answered.
+    EndClient,
+    /// To be done by the client.
+    Image {
+        id: u64,
+        job: Job,
+    },
+    /// A job is to end early; it is answered all the same.
+    CancelImage {
+        id: u64,
+    },
     /// For whoever reads the log.
     Warn(String),
     /// The manager cannot go on, in words for its owner.

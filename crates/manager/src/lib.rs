@@ -27,6 +27,7 @@ mod health;
 mod mon_commands;
 mod outcome;
 mod progress;
+mod rbd;
 mod report;
 mod shown;
 pub mod users;
@@ -39,6 +40,6 @@ mod times;
 
 pub use core::{Manager, Settings};
 pub use dashboard::DashboardAt;
-pub use io::{Ask, Input, Output, PeerInfo};
+pub use io::{Ask, Input, Output, PeerInfo, job};
 pub use pg_map::{OsdReport, PgMap};
 pub use shown::Figures;

@@ -10,16 +10,17 @@ use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
 
 use crate::balancer::{self, Mode};
-use crate::{autoscaler, crashes, dashboard, progress};
+use crate::{autoscaler, crashes, dashboard, progress, rbd};
 
 /// Served here.
-const SERVED: [&str; 7] = ["balancer", "crash", "dashboard", "iostat", "pg_autoscaler", "progress", "status"];
+const SERVED: [&str; 8] =
+    ["balancer", "crash", "dashboard", "iostat", "pg_autoscaler", "progress", "rbd_support", "status"];
 
 /// Codes of health that Ceph's always-on modules make.
 const CODES_OF_MODULES: &str = "DEVICE_HEALTH*, MGR_MODULE_*, TELEMETRY_CHANGED";
 
 /// The others of 16.2.
-const NOT_SERVED: [&str; 26] = [
+const NOT_SERVED: [&str; 25] = [
     "alerts",
     "cephadm",
     "devicehealth",
@@ -35,7 +36,6 @@ const NOT_SERVED: [&str; 26] = [
     "osd_perf_query",
     "osd_support",
     "prometheus",
-    "rbd_support",
     "restful",
     "rook",
     "selftest",
@@ -74,6 +74,7 @@ fn info(name: &str, error: &str) -> ModuleInfo {
         dashboard::MODULE => described(&dashboard::OPTIONS),
         "pg_autoscaler" => described(&autoscaler::OPTIONS),
         "progress" => described(&progress::OPTIONS),
+        "rbd_support" => described(&rbd::OPTIONS),
         _ => BTreeMap::new(),
     };
     ModuleInfo { name: name.to_owned(), can_run: error.is_empty(), error: error.to_owned(), options }
@@ -123,7 +124,7 @@ pub(crate) fn always_on_unserved(map: &MgrMap) -> Option<String> {
     let missing: Vec<&str> = all.iter().map(String::as_str).filter(|name| !is_served(name)).collect();
     Some(format!(
         "of the modules that are always on this manager does not stand for {}; no health checks are made of \
-         {CODES_OF_MODULES}",
+         {CODES_OF_MODULES}; of rbd_support it does neither migrations nor snapshots of mirrored images",
         missing.join(", ")
     ))
 }
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_always_on_and_not_served_is_named() {
         let said = always_on_unserved(&MgrMap::initial()).expect("a line");
-        assert!(said.contains("devicehealth, orchestrator, rbd_support, telemetry, volumes;"), "{said}");
+        assert!(said.contains("devicehealth, orchestrator, telemetry, volumes;"), "{said}");
         assert_eq!(always_on_unserved(&MgrMap::default()), None);
     }
 

@@ -25,6 +25,7 @@ use crate::daemons::Daemons;
 use crate::io::Output;
 use crate::modules;
 use crate::mon_commands::MonRequest;
+use crate::rbd::MODULE;
 
 const BEACON_EVERY: Duration = Duration::from_secs(2);
 /// A monitor that has no quorum answers late, one that was replaced never.
@@ -100,7 +101,10 @@ impl Manager {
         }
         self.standing.beacon_at = now.mono + BEACON_EVERY;
         let of_ceph = self.standing.whose == Some(Whose::Ceph);
+        let client = self.rbd.client_addrs().filter(|_| self.confirmed);
         let beacon = MMgrBeacon {
+            client_names: client.map(|_| MODULE.to_owned()).into_iter().collect(),
+            client_addrs: client.cloned().into_iter().collect(),
             addrs: self.settings.addrs.clone(),
             gid: self.gid,
             // Ceph's monitors take the commands of a manager that has just begun to serve.

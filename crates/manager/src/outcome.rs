@@ -14,6 +14,7 @@ use types::{Errno, Now, PoolId};
 use crate::core::Manager;
 use crate::io::Output;
 use crate::mon_commands::{MonRequest, Over, Plan, Refused};
+use crate::rbd::schedule::{Level, Schedule};
 use crate::users::AccessDb;
 use crate::{crashes, devices};
 
@@ -38,6 +39,8 @@ pub(crate) enum Then {
     NoAutoscale(bool),
     /// Who may sign in to the dashboard.
     Users(Box<AccessDb>),
+    /// When the trash of all pools is emptied.
+    TrashSchedule(Schedule),
 }
 
 /// What was refused of late, and when that was said.
@@ -128,6 +131,12 @@ impl Manager {
                 }
             }
             Then::Users(db) => self.users.kept(is_done.then_some(*db)),
+            Then::TrashSchedule(schedule) => {
+                self.rbd.setting = false;
+                if is_done {
+                    self.rbd.schedules.keep(now, Level::default(), schedule);
+                }
+            }
             Then::Device(_) | Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
         }
     }

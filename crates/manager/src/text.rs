@@ -38,6 +38,15 @@ pub fn ctime(at: Utime) -> String {
     format!("{weekday} {month} {day:2} {:02}:{:02}:{:02} {year}", s / 3_600, s / 60 % 60, s % 60)
 }
 
+/// `2026-11-21T22:03:40`, in UTC, with microseconds where there are any: what Python's isoformat gives.
+pub fn iso(at: Utime) -> String {
+    let (year, month, day) = civil(at.sec / 86_400);
+    let s = at.sec % 86_400;
+    let part = at.nsec / 1_000;
+    let part = if part == 0 { String::new() } else { format!(".{part:06}") };
+    format!("{year}-{:02}-{day:02}T{:02}:{:02}:{:02}{part}", month + 1, s / 3_600, s / 60 % 60, s % 60)
+}
+
 /// Year, index of the month and day of a day since 1970-01-01.
 fn civil(mut days: u32) -> (u32, usize, u32) {
     let leap = |y: u32| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
@@ -71,6 +80,8 @@ mod tests {
         check(1_709_251_200, "Fri Mar  1 00:00:00 2024");
         check(1_795_298_620, "Sat Nov 21 22:03:40 2026");
         check(4_107_542_400, "Mon Mar  1 00:00:00 2100");
+        assert_eq!(iso(Utime::new(1_709_164_799, 0)), "2024-02-28T23:59:59");
+        assert_eq!(iso(Utime::new(1_709_251_200, 25_999)), "2024-03-01T00:00:00.000025");
     }
 
     #[test]

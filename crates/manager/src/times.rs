@@ -51,7 +51,7 @@ pub fn parse(text: &str) -> Option<Utime> {
 }
 
 /// Takes the zone off a time of day; with it goes by how many seconds its clocks are ahead of UTC.
-fn zone(time: &str) -> Option<(&str, i64)> {
+pub fn zone(time: &str) -> Option<(&str, i64)> {
     if let Some(utc) = time.strip_suffix('Z') {
         return Some((utc, 0));
     }

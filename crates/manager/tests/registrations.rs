@@ -53,6 +53,27 @@ fn nobody_registers_as_somebody_else() {
     assert_eq!(status(&mut w, "osd.0"), 0);
 }
 
+fn counted(w: &mut World, what: &str) -> u64 {
+    let cmd = format!(r#"{{"prefix":"perf dump","logger":"mgr","counter":"{what}"}}"#);
+    let reply = w.manager.daemon_command(&[cmd]);
+    let told: serde_json::Value = serde_json::from_slice(&reply.data).expect("JSON");
+    told["mgr"][what].as_u64().expect("a number")
+}
+
+fn sessions_refused(w: &mut World) -> u64 {
+    counted(w, "sessions_refused")
+}
+
+#[test]
+fn tickets_in_a_form_that_is_not_taken_are_counted() {
+    let mut w = World::recorded();
+    assert_eq!(counted(&mut w, "tickets_refused"), 0);
+    for count in [1, 2] {
+        w.input(Input::OldTickets { count });
+    }
+    assert_eq!(counted(&mut w, "tickets_refused"), 3);
+}
+
 #[test]
 fn services_have_a_share_for_each_key_and_a_size() {
     let mut w = World::recorded();
@@ -71,6 +92,8 @@ fn services_have_a_share_for_each_key_and_a_size() {
     open(&mut w, b, &"s".repeat(100), "x", "");
     open(&mut w, b, "rgw", "large", &"x".repeat(70_000));
     assert_eq!(registered(&mut w, "rgw"), 17);
+    let said = w.out.iter().filter(|o| matches!(o, Output::Warn(text) if text.contains("was refused")));
+    assert_eq!((said.count(), sessions_refused(&mut w)), (2, 18), "counted, and said once of a connection");
     w.input(Input::Disconnected { conn: b });
     assert_eq!(registered(&mut w, "rgw"), 16, "the entry of another key stays its own");
     // Its own key takes it over before the old session is known to be gone.

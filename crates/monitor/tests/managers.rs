@@ -130,7 +130,7 @@ impl Client {
             );
             match verdict {
                 Verdict::NeedChallenge(_) => true,
-                Verdict::Refused(AuthError::Undecryptable(_)) => false,
+                Verdict::Refused(AuthError::Undecryptable(_) | AuthError::OldForm(_)) => false,
                 other => panic!("{other:?}"),
             }
         };

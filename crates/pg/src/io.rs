@@ -67,6 +67,10 @@ pub enum Input {
     OsdReset {
         osd: OsdId,
     },
+    /// So many peers were refused because their tickets have Ceph's form.
+    OldTickets {
+        count: u64,
+    },
     /// All submitted transactions up to and including this one are on stable media.
     Durable(store::TxnSeq),
     /// What came of an `Output::Read` of that number, which may be gone meanwhile.

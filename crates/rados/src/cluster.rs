@@ -19,8 +19,8 @@ use crate::error::check;
 use crate::shell::{Event, Shared};
 use crate::{Error, IoCtx, Result};
 
-/// A client of a cluster. Clones, and the [`IoCtx`]s made of it, share one client; when the last of them is dropped its
-/// connections close and its tasks end.
+/// A client of a cluster. Clones, and the [`IoCtx`]s made of it, share one client; when the last of them is
+/// dropped its connections close and its tasks end.
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) handle: Arc<Handle>,
@@ -60,8 +60,8 @@ pub struct ClusterStat {
 }
 
 impl Cluster {
-    /// Logs in and waits for the first map. Must be called within a tokio runtime, which carries the connections from then
-    /// on.
+    /// Logs in and waits for the first map. Must be called within a tokio runtime, which carries the
+    /// connections from then on.
     pub async fn connect(config: Config) -> Result<Self> {
         let key = config.key.clone().unwrap_or_default();
         let auth = SharedAuth::new(config.method, config.name.clone(), key, EntityType::Client);
@@ -113,6 +113,12 @@ impl Cluster {
     /// Our number in this cluster. Source: librados get_instance_id.
     pub fn global_id(&self) -> u64 {
         self.shared().auth.global_id().0
+    }
+
+    /// Under which address daemons know this client: whoever blocks it there shuts the client out. Source:
+    /// librados get_addrs.
+    pub fn addrs(&self) -> types::AddrVec {
+        self.shared().messenger.stated()
     }
 
     /// Waits until our map is as new as the monitor's was when this was called.

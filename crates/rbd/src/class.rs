@@ -242,6 +242,23 @@ pub struct SnapRenameArgs {
 }
 wire_plain!(SnapRenameArgs { id, name });
 
+/// An image in the trash. Source: TrashImageSpec.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TrashSpec {
+    pub source: u8,
+    pub name: String,
+    pub deleted: Utime,
+    pub deferred_until: Utime,
+    pub state: u8,
+}
+wire_struct!(TrashSpec(2, 1) { source, name, deleted, deferred_until } since 2 { state });
+
+pub struct TrashAddArgs {
+    pub id: String,
+    pub spec: TrashSpec,
+}
+wire_plain!(TrashAddArgs { id, spec });
+
 pub struct MapResizeArgs {
     pub objects: u64,
     pub state: u8,

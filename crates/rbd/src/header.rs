@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use codec::{Decode, Encode};
-use rados::IoCtx;
+use rados::{IoCtx, PoolId};
 use types::{Errno, SnapContext, Utime};
 
 use crate::class::{
@@ -11,6 +11,7 @@ use crate::class::{
 use crate::error::{Error, Result};
 use crate::image::LockPolicy;
 use crate::layout::Layout;
+use crate::manage;
 use crate::mark::{Seen, refuse_dirty};
 
 /// Feature bits. Source: src/include/rbd/features.h.
@@ -140,6 +141,13 @@ impl Header {
     #[must_use]
     pub fn has_stripes(&self) -> bool {
         self.has(feature::STRIPING)
+    }
+
+    /// Whether its data objects are those that an image of this id has whose header is in this pool. Whoever
+    /// may write to a header can have it name another image's.
+    #[must_use]
+    pub fn has_own_data(&self, pool: PoolId, id: &str) -> bool {
+        self.prefix == manage::data_prefix(pool, id, self.data_pool.is_some())
     }
 
     /// The user's snapshot of this name.
@@ -334,22 +342,65 @@ impl Snapshot {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn sizes_that_cannot_be_computed_with_are_refused_in_snapshots_too() {
-        let snap = |size, parent_overlap| Snapshot {
+    pub(crate) fn header(prefix: &str, data_pool: Option<i64>) -> Header {
+        Header {
+            size: 0,
+            order: 22,
+            features: 0,
+            op_features: 0,
+            flags: 0,
+            snap_context: SnapContext::default(),
+            snaps: Vec::new(),
+            prefix: prefix.into(),
+            data_pool,
+            layout: Layout::simple(22),
+            parent: None,
+            parent_overlap: 0,
+            created: Utime::default(),
+            accessed: Utime::default(),
+            modified: Utime::default(),
+        }
+    }
+
+    /// A snapshot that shares so many bytes with the parent.
+    pub(crate) fn snap_sharing(parent_overlap: u64) -> Snapshot {
+        Snapshot {
             id: 1,
             name: "snap".into(),
             kind: SnapshotKind::User,
-            size,
+            size: parent_overlap,
             is_protected: false,
             flags: 0,
             timestamp: Utime::default(),
             child_count: 0,
             parent_overlap,
-        };
+        }
+    }
+
+    #[test]
+    fn data_of_another_image_is_not_an_images_own() {
+        for (prefix, data_pool, is_own) in [
+            ("rbd_data.12ab", None, true),
+            ("rbd_data.3.12ab", Some(9), true),
+            ("rbd_data.12ac", None, false),
+            ("rbd_data.12a", None, false),
+            ("rbd_data.12ab.", None, false),
+            ("rbd_data.3.12ab", None, false),
+            ("rbd_data.4.12ab", Some(9), false),
+            // In another pool an image may have this one's id.
+            ("rbd_data.12ab", Some(9), false),
+            ("", None, false),
+        ] {
+            assert_eq!(header(prefix, data_pool).has_own_data(PoolId(3), "12ab"), is_own, "{prefix}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_computed_with_are_refused_in_snapshots_too() {
+        let snap = |size, parent_overlap| Snapshot { size, ..snap_sharing(parent_overlap) };
         let layout = Layout { object_size: 1 << 22, stripe_unit: 1 << 16, stripe_count: 5 };
         let check = |of_head, snaps: &[Snapshot]| check_sizes("header", &layout, of_head, snaps).is_ok();
         let most = 1 << 62;

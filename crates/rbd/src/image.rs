@@ -148,14 +148,19 @@ impl Image {
     /// # Errors
     /// ENOENT when there is none; ENOSYS for features that are not understood, with the image untouched.
     pub async fn open(io: &IoCtx, name: &str, options: OpenOptions) -> Result<Self> {
-        let id: String = match class::call(io, &class::object::id(name), "get_id", bytes::Bytes::new()).await
-        {
-            Err(e) if e.is_not_found() => {
-                return Err(Error::refused(Errno::ENOENT, format!("there is no image {name}")));
-            }
-            other => other?,
-        };
+        let id = id_of(io, name).await?;
         Self::open_known(io, name.to_owned(), id, options, &Lineage::default()).await
+    }
+
+    /// Opens the image of this name if it is the one of this id.
+    ///
+    /// # Errors
+    /// As [`Image::open`]; ENOENT when another image has the name by now, which is not touched.
+    pub async fn open_this(io: &IoCtx, name: &str, id: &str, options: OpenOptions) -> Result<Self> {
+        if id_of(io, name).await? != id {
+            return Err(Error::refused(Errno::ENOENT, format!("image {name} is another one by now")));
+        }
+        Self::open_known(io, name.to_owned(), id.to_owned(), options, &Lineage::default()).await
     }
 
     /// Opens by id: also what is in the trash.
@@ -283,6 +288,13 @@ impl Image {
     }
 }
 
+pub(crate) async fn id_of(io: &IoCtx, name: &str) -> Result<String> {
+    match class::call(io, &class::object::id(name), "get_id", bytes::Bytes::new()).await {
+        Err(e) if e.is_not_found() => Err(Error::refused(Errno::ENOENT, format!("there is no image {name}"))),
+        other => other,
+    }
+}
+
 /// What a header means for us; the parent of `before` is kept when it is still the parent.
 async fn make_view(
     io: &IoCtx,
@@ -341,9 +353,20 @@ impl Inner {
         result
     }
 
+    /// The same, when the header may have changed.
+    pub async fn refresh_changed(self: Arc<Self>) {
+        if let Err(e) = self.refresh().await {
+            tracing::warn!(image = %self.id, error = %e, "cannot read the changed header");
+        }
+    }
+
     async fn read_header(&self) -> Result<()> {
         let before = self.view();
         let header = header::read(&self.meta, &self.id, Access::of(self.read_only, self.policy)).await?;
+        if (&header.prefix, header.data_pool) != (&before.header.prefix, before.header.data_pool) {
+            // What was found of them holds as long as the image is open.
+            return Err(Error::refused(Errno::EIO, "the image's header names other data objects by now"));
+        }
         let view = make_view(&self.meta, header, self.snap_id, &self.lineage, Some(&before)).await?;
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
         Ok(())
@@ -398,6 +421,11 @@ impl Inner {
         let watch = Arc::new(self.meta.watch(&self.header_object(), None).await?);
         let cookie = watch.cookie();
         self.cookies.lock().unwrap_or_else(PoisonError::into_inner).push(cookie);
+        {
+            // What was changed before it was there nobody has told us. A reading under way may be older.
+            let _one = self.refreshing.lock().await;
+            self.stale.store(true, Ordering::SeqCst);
+        }
         let (weak, for_task) = (Arc::downgrade(self), Arc::clone(&watch));
         let task = tokio::spawn(async move {
             loop {
@@ -428,19 +456,21 @@ impl Inner {
             // Others may wait for it, images of this process too. One that must keep the image does not offer it: whoever
             // takes it by force then shuts this client out, as the cache above needs.
             if owned && self.policy != LockPolicy::Keep {
-                self.unlock_lost().await;
+                self.unlock_unused().await;
             }
+            let inner = Arc::clone(&self);
             if let Err(e) = self.start_watch().await {
                 tracing::warn!(image = %self.id, error = %e, "cannot watch the image again");
                 *self.watching.lock().await = None;
             } else if owned && self.policy == LockPolicy::Keep {
                 // Until the next write the lock would bear a dead cookie, and look like a dead client's.
-                let inner = Arc::clone(&self);
                 tokio::spawn(async move {
                     if let Err(e) = inner.ready().await {
                         tracing::warn!(image = %inner.id, error = %e, "cannot take the image's lock again");
                     }
                 });
+            } else {
+                tokio::spawn(inner.refresh_changed());
             }
         })
     }

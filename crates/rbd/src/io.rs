@@ -397,7 +397,7 @@ impl Inner {
 
     /// Copies what an object shares with the parent, for good. Used by flattening.
     pub async fn flatten_object(self: &Arc<Self>, object: u64) -> Result<()> {
-        let _ready = self.ready().await?;
+        let _ready = self.wait_unless(self.ready(), &|| false).await?;
         let view = self.view();
         let shared = shared_extents(&view, object);
         if shared.is_empty() {

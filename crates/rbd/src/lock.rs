@@ -29,6 +29,7 @@ use crate::image::{Inner, LockPolicy};
 use crate::mark::{Change, Seen, refuse_dirty};
 use crate::notify::{ClientId, Message, Response};
 use crate::object_map;
+use crate::ops::cancelled;
 
 /// Source: RBD_LOCK_NAME.
 pub const LOCK_NAME: &str = "rbd_lock";
@@ -41,6 +42,9 @@ const HAND_OVER: Duration = Duration::from_secs(5);
 /// How often that long an image of this process without a watch is waited for.
 const SIBLING_ROUNDS: u32 = 12;
 const NOTIFY_LIMIT: Duration = Duration::from_secs(10);
+/// How long work in the background waits for a lock, and how often it looks whether it is to end.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Inner {
     /// Waits until changes may be made; they may while the guard lives.
@@ -72,13 +76,39 @@ impl Inner {
         }
     }
 
+    /// What `wait` for the lock comes to; it ends early when `stop` says so, and in any case after a while.
+    /// The lock is nobody's then, or another's.
+    ///
+    /// # Errors
+    /// As `wait`; ECANCELED when it was stopped; EBUSY after a while.
+    pub async fn wait_unless<T>(
+        self: &Arc<Self>,
+        wait: impl Future<Output = Result<T>>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<T> {
+        let given_up = match unless(wait, LONGEST_WAIT, stop).await {
+            Ok(waited) => return waited,
+            Err(given_up) => given_up,
+        };
+        // It may have become ours at that moment, if no other change has gone on to take it.
+        let unlocked = async {
+            let _one = self.acquiring.lock().await;
+            if !self.owned.load(Ordering::SeqCst) {
+                self.unlock_unused().await;
+            }
+        };
+        // Where the cluster does not answer, a later acquisition finds the lock.
+        let _ = tokio::time::timeout(HAND_OVER, unlocked).await;
+        Err(given_up)
+    }
+
     async fn refresh_stale(&self) -> Result<()> {
         if self.stale.load(Ordering::SeqCst) { self.refresh().await } else { Ok(()) }
     }
 
     /// Whether it is we, under our present watch or one that was lost. The client's number alone does not tell: all
     /// images of one process have it.
-    fn is_us(&self, client: ClientId) -> bool {
+    pub fn is_us(&self, client: ClientId) -> bool {
         client.global_id == self.meta.cluster().global_id()
             && self.cookies.lock().unwrap_or_else(PoisonError::into_inner).contains(&client.watch)
     }
@@ -193,13 +223,14 @@ impl Inner {
         Ok(watchers.iter().any(|w| w.cookie == watch && is_its(&w.addr)))
     }
 
-    /// Gives up the lock of the watch that was lost; if that fails, the next acquisition does it.
-    pub async fn unlock_lost(&self) {
-        let lost = self.watching.lock().await.as_ref().map(|w| w.watch.cookie());
-        if let Some(lost) = lost {
-            let cookie = format!("{COOKIE_PREFIX}{lost}");
+    /// Gives up the lock of the last watch, which is lost or does not use it; if that fails, the next
+    /// acquisition does it.
+    pub async fn unlock_unused(&self) {
+        let last = self.watching.lock().await.as_ref().map(|w| w.watch.cookie());
+        if let Some(last) = last {
+            let cookie = format!("{COOKIE_PREFIX}{last}");
             if let Err(e) = self.meta.unlock(&self.header_object(), LOCK_NAME, &cookie).await {
-                tracing::debug!(image = %self.id, error = %e, "the lost watch's lock stays for now");
+                tracing::debug!(image = %self.id, error = %e, "the lock that nobody uses stays for now");
             }
         }
     }
@@ -216,11 +247,7 @@ impl Inner {
         let message = Message::RequestLock { client: self.client_id().await?, force: false };
         let replies = self.meta.notify(&self.header_object(), message.to_bytes(), Some(NOTIFY_LIMIT)).await?;
         for reply in replies.replies.into_iter().filter(|r| !r.reply.is_empty()) {
-            let response = Response::from_bytes(reply.reply)?;
-            if response.result < 0 {
-                let errno = Errno(response.result.saturating_neg());
-                return Err(Error::refused(errno, "the owner of the image's lock keeps it"));
-            }
+            check_answer(Response::from_bytes(reply.reply)?)?;
         }
         Ok(())
     }
@@ -316,13 +343,8 @@ impl Inner {
         let say = |errno: i32| Response { result: -errno }.to_bytes();
         match Message::parse(payload) {
             Ok(Message::HeaderUpdate) => {
-                let inner = Arc::clone(self);
                 // Not in the way of other notifications: reading may take a while.
-                tokio::spawn(async move {
-                    if let Err(e) = inner.refresh().await {
-                        tracing::warn!(image = %inner.id, error = %e, "cannot read the changed header");
-                    }
-                });
+                tokio::spawn(Arc::clone(self).refresh_changed());
                 Bytes::new()
             }
             Ok(Message::ReleasedLock(_)) => {
@@ -370,6 +392,38 @@ pub fn watch_of(holder: &LockHolder) -> Option<u64> {
     holder.cookie.strip_prefix(COOKIE_PREFIX)?.parse().ok()
 }
 
+/// What `wait` comes to, or why it was given up.
+async fn unless<T>(
+    wait: impl Future<Output = T>,
+    longest: Duration,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<T> {
+    let until = tokio::time::Instant::now() + longest;
+    tokio::pin!(wait);
+    loop {
+        if let Ok(waited) = tokio::time::timeout(LOOK_EVERY.min(longest), wait.as_mut()).await {
+            return Ok(waited);
+        }
+        if stop() {
+            return Err(cancelled());
+        }
+        if tokio::time::Instant::now() >= until {
+            return Err(Error::refused(Errno::EBUSY, "another client keeps the image's lock"));
+        }
+    }
+}
+
+/// A refusal of the lock's owner is one of the lock, whatever error it names: it knows nothing of our client
+/// or of the cluster.
+fn check_answer(response: Response) -> Result<()> {
+    let errno = match response.result {
+        0.. => return Ok(()),
+        result if result == -Errno::EROFS.0 => Errno::EROFS,
+        _ => Errno::EBUSY,
+    };
+    Err(Error::refused(errno, "the owner of the image's lock keeps it"))
+}
+
 /// The watch that keeps the holder alive; EBUSY for locks that people set.
 fn check_holder(info: &LockInfo, holder: &LockHolder) -> Result<u64> {
     match watch_of(holder) {
@@ -378,5 +432,40 @@ fn check_holder(info: &LockInfo, holder: &LockHolder) -> Result<u64> {
             Errno::EBUSY,
             format!("the image is locked by {} ('{}')", holder.client, holder.cookie),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_lock_longer_than_is_wanted() {
+        let never = || false;
+        let errno = |given_up: Result<()>| given_up.err().map(|e| e.errno());
+        let day = Duration::from_secs(86_400);
+        assert_eq!(errno(unless(std::future::pending(), day, &|| true).await), Some(Errno::ECANCELED));
+        let waited = unless(std::future::pending(), Duration::from_millis(1), &never).await;
+        assert_eq!(errno(waited), Some(Errno::EBUSY));
+        // What has come about is taken.
+        assert_eq!(errno(unless(std::future::ready(()), day, &|| true).await), None);
+        let later = tokio::time::sleep(LOOK_EVERY * 2);
+        assert_eq!(errno(unless(later, day, &never).await), None);
+    }
+
+    #[test]
+    fn whatever_an_owner_answers_is_a_refusal_of_the_lock() {
+        let errno = |result| check_answer(Response { result }).err().map(|e| e.errno());
+        for (result, want) in [
+            (0, None),
+            (1, None),
+            (-Errno::EROFS.0, Some(Errno::EROFS)),
+            (-Errno::ESHUTDOWN.0, Some(Errno::EBUSY)),
+            (-Errno::ENOENT.0, Some(Errno::EBUSY)),
+            (-Errno::ECANCELED.0, Some(Errno::EBUSY)),
+            (i32::MIN, Some(Errno::EBUSY)),
+        ] {
+            assert_eq!(errno(result), want, "{result}");
+        }
     }
 }

@@ -4,12 +4,13 @@
 
 use bytes::Bytes;
 use codec::Encode;
-use rados::{IoCtx, WriteOp};
+use rados::{IoCtx, PoolId, WriteOp};
 use types::{Entropy, Errno};
 
 use crate::class::{self, CreateArgs, NameId, Striping};
 use crate::error::{Context, Error, Result};
 use crate::header::feature;
+use crate::image;
 use crate::layout::Layout;
 use crate::object_map;
 
@@ -149,6 +150,41 @@ pub(crate) async fn remove_id(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     }
 }
 
+/// Gives an image a name: false where another has it.
+pub(crate) async fn give_name(io: &IoCtx, name: &str, id: &str) -> Result<bool> {
+    let entry = NameId { name: name.to_owned(), id: id.to_owned() };
+    match class::change(io, class::object::DIRECTORY, "dir_add_image", entry.to_bytes()).await {
+        // The name or the id is in use.
+        Err(e) if e.errno() == Errno::EEXIST || e.errno() == Errno::EBADF => {
+            if name_of(io, id).await?.as_deref() != Some(name) {
+                return Ok(false);
+            }
+        }
+        other => other?,
+    }
+    let id_object = class::object::id(name);
+    let op = WriteOp::new().create(true).exec("rbd", "set_id", id.to_owned().to_bytes());
+    match io.write_op(&id_object, op).await {
+        Err(e) if e.errno() == Errno::EEXIST => {
+            if image::id_of(io, name).await? == id {
+                return Ok(true);
+            }
+            class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await?;
+            Ok(false)
+        }
+        other => other.map(|_| true).context(|| format!("making {id_object}")),
+    }
+}
+
+/// The name that the directory has for an id.
+pub(crate) async fn name_of(io: &IoCtx, id: &str) -> Result<Option<String>> {
+    let input = id.to_owned().to_bytes();
+    match class::call(io, class::object::DIRECTORY, "dir_get_name", input).await {
+        Err(e) if e.is_not_found() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 async fn create_objects(
     io: &IoCtx,
     name: &str,
@@ -162,16 +198,11 @@ async fn create_objects(
     let op = WriteOp::new().create(true).exec("rbd", "set_id", id.to_owned().to_bytes());
     io.write_op(&id_object, op).await.context(|| format!("making {id_object}"))?;
     let header = class::object::header(id);
-    let prefix = match options.data_pool {
-        // Images of two pools may have their data in one.
-        Some(_) => format!("rbd_data.{}.{id}", io.pool_id().0),
-        None => format!("rbd_data.{id}"),
-    };
     let args = CreateArgs {
         size,
         order: options.order,
         features,
-        prefix,
+        prefix: data_prefix(io.pool_id(), id, options.data_pool.is_some()),
         data_pool: options.data_pool.unwrap_or(-1),
     };
     let op = WriteOp::new().create(true).exec("rbd", "create", args.to_bytes());
@@ -184,6 +215,15 @@ async fn create_objects(
         object_map::resize(io, id, layout.objects(size), true).await?;
     }
     Ok(())
+}
+
+/// How the names of an image's data objects begin, whose header is in this pool.
+pub(crate) fn data_prefix(pool: PoolId, id: &str, has_data_pool: bool) -> String {
+    match has_data_pool {
+        // Images of two pools may have their data in one.
+        true => format!("rbd_data.{}.{id}", pool.0),
+        false => format!("rbd_data.{id}"),
+    }
 }
 
 /// Our number in the cluster and a random one, in hexadecimal.

@@ -6,12 +6,12 @@ use codec::Encode;
 use rados::{IoCtx, WriteOp};
 use types::Errno;
 
-use crate::class::{self, ListArgs, NameId, RenameArgs};
+use crate::class::{self, ListArgs, RenameArgs};
 use crate::error::{Context, Error, Result};
-use crate::header::{feature, op_feature};
 use crate::image::{Image, OpenOptions};
 use crate::manage::{self, CreateOptions};
-use crate::ops;
+
+pub use crate::removal::{remove, remove_this};
 
 /// Entries of one page of the directory. Source: RBD_MAX_KEYS_READ.
 const PAGE: u64 = 64;
@@ -21,6 +21,14 @@ const PAGE: u64 = 64;
 /// # Errors
 /// The directory cannot be read.
 pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
+    list_up_to(io, usize::MAX).await
+}
+
+/// The same, but of no more than about `most` images.
+///
+/// # Errors
+/// As [`list`].
+pub async fn list_up_to(io: &IoCtx, most: usize) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     let mut start_after = String::new();
     loop {
@@ -34,7 +42,7 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
         let Some(last) = page.keys().next_back() else { return Ok(all) };
         start_after = last.clone();
         all.extend(page);
-        if count < PAGE {
+        if count < PAGE || all.len() >= most {
             return Ok(all);
         }
     }
@@ -45,6 +53,14 @@ pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
 /// # Errors
 /// The list cannot be read.
 pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
+    namespaces_up_to(io, usize::MAX).await
+}
+
+/// The same, but no more than about `most`.
+///
+/// # Errors
+/// As [`namespaces`].
+pub async fn namespaces_up_to(io: &IoCtx, most: usize) -> Result<Vec<String>> {
     let io = io.with_namespace("");
     let mut all: Vec<String> = Vec::new();
     loop {
@@ -56,7 +72,7 @@ pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
             };
         let count = page.len() as u64;
         all.extend(page);
-        if count < PAGE {
+        if count < PAGE || all.len() >= most {
             return Ok(all);
         }
     }
@@ -168,73 +184,4 @@ pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
     image.inner.tell_header_update().await;
     image.close().await?;
     result
-}
-
-/// Too many links: what Ceph's tool says of an image in a group.
-const EMLINK: Errno = Errno(31);
-
-/// Removes an image and its data, or what an interrupted removal left of it.
-///
-/// # Errors
-/// ENOTEMPTY while it has snapshots; EBUSY while another client has it open; EMLINK while it is in a group.
-pub async fn remove(io: &IoCtx, name: &str, progress: &dyn Fn(u64, u64)) -> Result<()> {
-    let (id, has_map) = match Image::open(io, name, OpenOptions::default()).await {
-        Ok(image) => {
-            let result = remove_open(io, &image, progress).await;
-            let left = (image.id().to_owned(), image.header().has(feature::OBJECT_MAP));
-            // The lock and the watch go with the header; a failure leaves the image as it was, openable.
-            image.close().await?;
-            result?;
-            left
-        }
-        Err(e) if e.is_not_found() => (id_without_header(io, name).await?.ok_or(e)?, true),
-        Err(e) => return Err(e),
-    };
-    let objects = [has_map.then(|| class::object::map(&id, None)), Some(class::object::header(&id))];
-    for object in objects.into_iter().flatten() {
-        match io.remove(&object).await {
-            Err(e) if !e.is_not_found() => return Err(e).context(|| format!("removing {object}")),
-            _ => {}
-        }
-    }
-    manage::remove_id(io, name, &id).await?;
-    let entry = NameId { name: name.into(), id };
-    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
-}
-
-/// The id that the directory still has for an image whose header, the last to need its data, is gone.
-async fn id_without_header(io: &IoCtx, name: &str) -> Result<Option<String>> {
-    let input = name.to_owned().to_bytes();
-    let id: String = match class::call(io, class::object::DIRECTORY, "dir_get_id", input).await {
-        Err(e) if e.is_not_found() => return Ok(None),
-        other => other?,
-    };
-    match io.stat(&class::object::header(&id)).await {
-        Ok(_) => Ok(None),
-        Err(e) if e.errno() == Errno::ENOENT => Ok(Some(id)),
-        Err(e) => Err(e.into()),
-    }
-}
-
-async fn remove_open(io: &IoCtx, image: &Image, progress: &dyn Fn(u64, u64)) -> Result<()> {
-    let header = image.header();
-    if !header.snaps.is_empty() {
-        return Err(Error::refused(Errno::ENOTEMPTY, "the image has snapshots"));
-    }
-    let object = image.inner.header_object();
-    let group: class::GroupSpec = class::call(io, &object, "image_group_get", manage::nothing()).await?;
-    if group.pool >= 0 && !group.id.is_empty() {
-        return Err(Error::refused(EMLINK, "the image is in a group"));
-    }
-    let watchers = io.list_watchers(&object).await?;
-    if watchers.len() > 1 {
-        return Err(Error::refused(Errno::EBUSY, "the image is still open elsewhere"));
-    }
-    let _quiet = image.inner.quiet().await?;
-    ops::trim(image, 0, progress).await?;
-    if let Some(parent) = &header.parent {
-        let is_new = header.op_features & op_feature::CLONE_CHILD != 0;
-        ops::detach_child(image, parent, is_new).await?;
-    }
-    Ok(())
 }

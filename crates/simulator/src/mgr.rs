@@ -61,6 +61,10 @@ impl World {
                 o @ (manager::Output::Answer { .. } | manager::Output::Hash { .. }) => {
                     panic!("the manager answers what nobody asked: {o:?}")
                 }
+                manager::Output::StartClient
+                | manager::Output::EndClient
+                | manager::Output::Image { .. }
+                | manager::Output::CancelImage { .. } => panic!("no pool here is for images"),
                 manager::Output::End(text) => panic!("the manager: {text}"),
             }
         }

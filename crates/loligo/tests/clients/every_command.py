@@ -292,6 +292,21 @@ def steps(n, pool, pg):
         yield "dashboard ac-user-" + prefix, someone, EBUSY, ENOENT
     yield "dashboard set-login-credentials", someone, password, EBUSY
     yield "dashboard sign-in-once", {}, "a code that is long enough"
+    image, level = {"image_spec": pool + "/never"}, {"level_spec": pool + "/"}
+    for prefix in ("add flatten", "add remove", "add migration execute", "add migration commit", "add migration abort"):
+        yield "rbd task " + prefix, image, ENOENT, EINVAL
+    yield "rbd task add trash remove", {"image_id_spec": pool + "/never"}, ENOENT
+    yield "rbd task cancel", {"task_id": "never"}, ENOENT
+    yield "rbd task list", {}
+    for prefix in ("stats", "counters"):
+        yield "rbd perf image " + prefix, {"pool_spec": pool}
+    # The pool is none for images.
+    yield "rbd trash purge schedule add", {**level, "interval": "1d"}, EINVAL
+    yield "rbd trash purge schedule list", {}
+    yield "rbd trash purge schedule status", {}
+    yield "rbd trash purge schedule remove", level, EINVAL
+    for prefix, args in (("add", {"interval": "1d"}), ("remove", {}), ("list", {}), ("status", {})):
+        yield "rbd mirror snapshot schedule " + prefix, {**level, **args}, EOPNOTSUPP
     yield WHEN_ALL_ENDED
     # It takes back what the parts above have set.
     yield "config reset", {"num": 0}

@@ -15,6 +15,7 @@ mod file_systems;
 mod flood;
 mod hostile;
 mod hosts;
+mod images;
 mod large;
 mod librados;
 mod limits;

@@ -8,40 +8,38 @@ use monitor::command::{Format, Reply};
 use serde_json::{Value, json};
 
 use crate::autoscaler::{Row, rows};
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::mon_commands::MonRequest;
 use crate::outcome::Then;
 use crate::pretty_table::{PrettyTable, of_bytes};
 
+const MODULE: Module = Module("pg_autoscaler");
+
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
+    MODULE.command(
         "osd pool autoscale-status name=format,type=CephString,req=false",
         "report on pool pg_num sizing recommendation and intent",
-        "mgr",
         "r",
         status,
     ),
-    Command::new(
+    MODULE.command(
         "osd pool get noautoscale",
         "Get the noautoscale flag to see if all pools are setting the autoscaler on or off as well as newly created \
          pools in the future.",
-        "mgr",
         "w",
         |ctx| Reply::done(if ctx.autoscaler.off { "noautoscale is on" } else { "noautoscale is off" }),
     ),
-    Command::new(
+    MODULE.command(
         "osd pool unset noautoscale",
         "Unset the noautoscale flag so all pools will have autoscale enabled (including newly created pools in the \
          future).",
-        "mgr",
         "w",
         |ctx| switch(ctx, false),
     ),
-    Command::new(
+    MODULE.command(
         "osd pool set noautoscale",
         "set the noautoscale for all pools (including newly created pools in the future) and complete all on-going \
          progress events regarding PG-autoscaling.",
-        "mgr",
         "w",
         |ctx| switch(ctx, true),
     ),

@@ -11,74 +11,67 @@ use types::{Errno, PoolId};
 
 use super::daemon::pretty;
 use crate::balancer::{Mode, View, evaluate};
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::outcome::Then;
 
+const MODULE: Module = Module("balancer");
+
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("balancer status", "Show balancer status", "mgr", "r", status),
-    Command::new(
+    MODULE.command("balancer status", "Show balancer status", "r", status),
+    MODULE.command(
         "balancer mode name=mode,type=CephChoices,strings=none|crush-compat|upmap",
         "Set balancer mode",
-        "mgr",
         "rw",
         mode,
     ),
-    Command::new("balancer on", "Enable automatic balancing", "mgr", "rw", |ctx| switch(ctx, true)),
-    Command::new("balancer off", "Disable automatic balancing", "mgr", "rw", |ctx| switch(ctx, false)),
-    Command::new(
+    MODULE.command("balancer on", "Enable automatic balancing", "rw", |ctx| switch(ctx, true)),
+    MODULE.command("balancer off", "Disable automatic balancing", "rw", |ctx| switch(ctx, false)),
+    MODULE.command(
         "balancer pool ls",
         "List automatic balancing pools. Note that empty list means all existing pools will be automatic balancing \
          targets, which is the default behaviour of balancer.",
-        "mgr",
         "r",
         pool_ls,
     ),
-    Command::new(
+    MODULE.command(
         "balancer pool add name=pools,type=CephString,n=N",
         "Enable automatic balancing for specific pools",
-        "mgr",
         "rw",
         pool_add,
     ),
-    Command::new(
+    MODULE.command(
         "balancer pool rm name=pools,type=CephString,n=N",
         "Disable automatic balancing for specific pools",
-        "mgr",
         "rw",
         pool_rm,
     ),
-    Command::new(
+    MODULE.command(
         "balancer eval name=option,type=CephString,req=false",
         "Evaluate data distribution for the current cluster or specific pool or specific plan",
-        "mgr",
         "r",
         |ctx| eval(ctx, false),
     ),
-    Command::new(
+    MODULE.command(
         "balancer eval-verbose name=option,type=CephString,req=false",
         "Evaluate data distribution for the current cluster or specific pool or specific plan (verbosely)",
-        "mgr",
         "r",
         |ctx| eval(ctx, true),
     ),
-    Command::new(
+    MODULE.command(
         "balancer optimize name=plan,type=CephString name=pools,type=CephString,n=N,req=false",
         "Run optimizer to create a new plan",
-        "mgr",
         "rw",
         optimize,
     ),
-    Command::new(
+    MODULE.command(
         "balancer show name=plan,type=CephString",
         "Show details of an optimization plan",
-        "mgr",
         "r",
         show,
     ),
-    Command::new(
+    MODULE.command(
         "balancer rm name=plan,type=CephString",
         "Discard an optimization plan",
-        "mgr",
         "rw",
         |ctx| {
             let name = ctx.args.text_or_empty("plan");
@@ -86,19 +79,18 @@ pub(super) const COMMANDS: &[Command] = &[
             Reply::ok()
         },
     ),
-    Command::new("balancer reset", "Discard all optimization plans", "mgr", "rw", |ctx| {
+    MODULE.command("balancer reset", "Discard all optimization plans", "rw", |ctx| {
         ctx.balancer.plans.clear();
         Reply::ok()
     }),
-    Command::new("balancer dump name=plan,type=CephString", "Show an optimization plan", "mgr", "r", dump),
-    Command::new("balancer ls", "List all plans", "mgr", "r", |ctx| {
+    MODULE.command("balancer dump name=plan,type=CephString", "Show an optimization plan", "r", dump),
+    MODULE.command("balancer ls", "List all plans", "r", |ctx| {
         let names: Vec<&str> = ctx.balancer.plans.iter().map(|p| p.name.as_str()).collect();
         Reply::json(pretty(ctx), &json!(names))
     }),
-    Command::new(
+    MODULE.command(
         "balancer execute name=plan,type=CephString",
         "Execute an optimization plan",
-        "mgr",
         "rw",
         execute,
     ),

@@ -8,7 +8,7 @@ use monitor::command::{Format, Reply};
 use serde_json::{Value, json};
 use types::{Errno, Utime};
 
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::crashes::stamp;
 use crate::pretty_table::PrettyTable;
 
@@ -17,43 +17,42 @@ const MAX_REPORT_BYTES: usize = 64 << 10;
 const MAX_ID_BYTES: usize = 256;
 const DAY_S: u64 = 86_400;
 
+const MODULE: Module = Module("crash");
+
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("crash info name=id,type=CephString", "show crash dump metadata", "mgr", "r", info),
-    Command::new("crash ls", "Show new and archived crash dumps", "mgr", "r", |ctx| {
+    MODULE.command("crash info name=id,type=CephString", "show crash dump metadata", "r", info),
+    MODULE.command("crash ls", "Show new and archived crash dumps", "r", |ctx| {
         let all: Vec<&Value> = ctx.crashes.all.values().collect();
         list(ctx.format, &all)
     }),
-    Command::new("crash ls-new", "Show new crash dumps", "mgr", "r", |ctx| {
+    MODULE.command("crash ls-new", "Show new crash dumps", "r", |ctx| {
         let new: Vec<&Value> = ctx.crashes.new_ones().map(|(_, c)| c).collect();
         list(ctx.format, &new)
     }),
-    Command::new("crash post", "Add a crash dump (use -i <jsonfile>)", "mgr", "rw", post),
-    Command::new(
+    MODULE.command("crash post", "Add a crash dump (use -i <jsonfile>)", "rw", post),
+    MODULE.command(
         "crash prune name=keep,type=CephString",
         "Remove crashes older than <keep> days",
-        "mgr",
         "rw",
         prune,
     ),
-    Command::new("crash rm name=id,type=CephString", "Remove a saved crash <id>", "mgr", "rw", |ctx| {
+    MODULE.command("crash rm name=id,type=CephString", "Remove a saved crash <id>", "rw", |ctx| {
         let id = ctx.args.text_or_empty("id").to_owned();
         if !ctx.crashes.all.contains_key(&id) {
             return Reply::ok();
         }
         ctx.keep_crashes(vec![(id, None)])
     }),
-    Command::new("crash stat", "Summarize recorded crashes", "mgr", "r", stat),
-    Command::new(
+    MODULE.command("crash stat", "Summarize recorded crashes", "r", stat),
+    MODULE.command(
         "crash json_report name=hours,type=CephString",
         "Crashes in the last <hours> hours",
-        "mgr",
         "r",
         json_report,
     ),
-    Command::new(
+    MODULE.command(
         "crash archive name=id,type=CephString",
         "Acknowledge a crash and silence health warning(s)",
-        "mgr",
         "w",
         |ctx| {
             let id = ctx.args.text_or_empty("id").to_owned();
@@ -63,10 +62,9 @@ pub(super) const COMMANDS: &[Command] = &[
             }
         },
     ),
-    Command::new(
+    MODULE.command(
         "crash archive-all",
         "Acknowledge all new crashes and silence health warning(s)",
-        "mgr",
         "w",
         |ctx| archive(ctx, None),
     ),

@@ -8,11 +8,14 @@ use serde_json::{Value, json};
 use types::{Errno, Utime};
 
 use super::daemon::pretty;
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::daemons::DaemonKey;
 use crate::devices::{self, Change, Device};
 use crate::outcome::Then;
 use crate::times;
+
+/// One of them is a module's.
+const ORCHESTRATOR: Module = Module("orchestrator");
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::new("device ls", "Show devices", "mgr", "r", |ctx| {
@@ -45,7 +48,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         by_host,
     ),
-    Command::new("device ls-lights", "List currently active device indicator lights", "mgr", "r", |ctx| {
+    ORCHESTRATOR.command("device ls-lights", "List currently active device indicator lights", "r", |ctx| {
         Reply::json(pretty(ctx), &json!({ "fault": [], "ident": [] }))
     }),
     Command::new(

@@ -9,15 +9,16 @@ use monitor::command::{Format, Reply, pool_space};
 use serde_json::{Map, Value, json};
 use types::{Errno, PoolId};
 
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::daemons::DaemonKey;
 use crate::digest::pool_usage;
 use crate::pretty_table::{PrettyTable, bold, coloured, dimless, of_bytes};
 
-pub(super) const COMMANDS: &[Command] = &[Command::new(
+const MODULE: Module = Module("status");
+
+pub(super) const COMMANDS: &[Command] = &[MODULE.command(
     "fs status name=fs,type=CephString,req=false",
     "Show the status of a CephFS filesystem",
-    "mgr",
     "r",
     fs_status,
 )];

@@ -17,6 +17,7 @@ mod pg_dump;
 mod pg_list;
 mod pg_misc;
 mod progress;
+mod rbd;
 mod reweight;
 mod scrub;
 mod tell;
@@ -46,6 +47,8 @@ use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 use crate::pg_map::PgMap;
 use crate::progress::Progress;
+use crate::rbd::perf::Perf;
+use crate::rbd::{Ask, Rights};
 use crate::users::{Once, Users, WithHash};
 
 /// Every group, in the order in which clients are told of them.
@@ -66,6 +69,7 @@ const GROUPS: &[&[Command]] = &[
     fs_status::COMMANDS,
     crash::COMMANDS,
     dashboard::COMMANDS,
+    rbd::COMMANDS,
 ];
 
 /// A command.
@@ -80,6 +84,8 @@ pub struct Command {
     pub handler: fn(&mut Ctx<'_>) -> Reply,
     /// Besides `flags::MGR`.
     pub flags: u32,
+    /// The module of Ceph's manager that capabilities name for it; empty for none.
+    pub of: &'static str,
 }
 
 impl Command {
@@ -91,7 +97,7 @@ impl Command {
         perm: &'static str,
         handler: fn(&mut Ctx<'_>) -> Reply,
     ) -> Self {
-        Self { sig, help, module, perm, handler, flags: flags::NONE }
+        Self { sig, help, module, perm, handler, flags: flags::NONE, of: "" }
     }
 
     /// `ceph` sends it again and again.
@@ -100,6 +106,27 @@ impl Command {
         Self { flags: flags::POLL, ..self }
     }
 }
+
+/// A module of Ceph's manager, whose commands have capabilities of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Module(&'static str);
+
+impl Module {
+    /// A command of its own that `ceph` sends once.
+    const fn command(
+        self,
+        sig: &'static str,
+        help: &'static str,
+        perm: &'static str,
+        handler: fn(&mut Ctx<'_>) -> Reply,
+    ) -> Command {
+        Command { of: self.0, ..Command::new(sig, help, "mgr", perm, handler) }
+    }
+}
+
+/// The service that capabilities name for all modules. Source: DaemonServer::_handle_command,
+/// ActivePyModule::is_authorized.
+pub(crate) const OF_MODULES: &str = "py";
 
 /// What a command works with.
 pub struct Ctx<'a> {
@@ -117,6 +144,9 @@ pub struct Ctx<'a> {
     pub(crate) devices: &'a Devices,
     pub(crate) users: &'a mut Users,
     pub(crate) once: &'a mut Once,
+    pub(crate) perf: &'a mut Perf,
+    /// What who asks may do with images.
+    pub(crate) rights: Rights,
     pub sessions: &'a BTreeMap<ConnId, PeerInfo>,
     /// The words that it was called by, with single spaces.
     pub prefix: &'a str,
@@ -131,9 +161,17 @@ pub struct Ctx<'a> {
     asked_all: Option<Plan>,
     /// See [`Ctx::hash`].
     asked_hash: Option<(String, WithHash)>,
+    /// See [`Ctx::ask_pools`].
+    asked_pools: Option<Ask>,
 }
 
 impl Ctx<'_> {
+    /// Has the command answered when what pools keep is known, and what it changes of that is kept.
+    pub(crate) fn ask_pools(&mut self, ask: Ask) -> Reply {
+        self.asked_pools = Some(ask);
+        Reply::ok()
+    }
+
     /// Has the monitors answer instead: they run the command in `json`, and the client gets what they say.
     pub fn ask_monitors(&mut self, json: &Value, input: Bytes) -> Reply {
         self.ask_monitors_after(Bytes::new(), json, input)
@@ -285,6 +323,9 @@ pub(crate) fn answer(
     if let Some((password, then)) = asked.hash {
         return manager.hash(to, password, then, out);
     }
+    if let Some((ask, rights)) = asked.pools {
+        return manager.rbd_ask(now, to, rights, ask, out);
+    }
     let taken = match (asked.all, asked.request) {
         (Some(plan), _) => {
             let plan = Plan { to: Some(to), ..plan };
@@ -305,12 +346,40 @@ pub(crate) fn answer(
     }
 }
 
-/// What a command wants of the monitors.
+/// What a command wants of the monitors, or of pools.
 #[derive(Default)]
 struct Asked {
     request: Option<MonRequest>,
     all: Option<Plan>,
     hash: Option<(String, WithHash)>,
+    pools: Option<(Ask, Rights)>,
+}
+
+/// What is to be run, once it is known to be a command that its sender may give.
+struct Called {
+    command: &'static Command,
+    prefix: String,
+    args: Args,
+    format: Format,
+}
+
+fn called(manager: &Manager, peer: Option<&PeerInfo>, prefix: &str, mut args: Args) -> Result<Called, Reply> {
+    let invalid = |error: String| Reply::error(Errno::EINVAL, error);
+    let prefix = prefix.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split(' ')));
+    let command = found.ok_or_else(|| invalid(format!("No handler found for '{prefix}'")))?;
+    let fits = args.check(&Signature::parse(command.sig));
+    // Capabilities see what the handler will see, and nothing beside it.
+    let seen = fits.as_ref().map(|()| args.as_text()).unwrap_or_default();
+    if peer.is_some_and(|p| !permitted(p, command, &prefix, &seen)) {
+        return Err(Reply::error(Errno::EACCES, NO_CAPS));
+    }
+    fits.map_err(|error| invalid(error.to_string()))?;
+    if let Some(refusal) = modules::switched_off(manager.modules.as_ref(), &prefix) {
+        return Err(refusal);
+    }
+    let format = format_of(&prefix, &args)?;
+    Ok(Called { command, prefix, args, format })
 }
 
 fn evaluate(
@@ -322,36 +391,21 @@ fn evaluate(
     out: &mut Vec<Output>,
     asked: &mut Asked,
 ) -> Reply {
-    let (prefix, mut args) = match Args::parse(cmd) {
+    let (prefix, args) = match Args::parse(cmd) {
         Ok(parsed) => parsed,
         Err(error) => return Reply::error(Errno::EINVAL, error.to_string()),
     };
     if prefix == "get_command_descriptions" {
         return Reply::text(describe(all().map(|c| (c.sig, c.help, c.module, c.perm))).to_string());
     }
-    let prefix = prefix.split_whitespace().collect::<Vec<_>>().join(" ");
-    let Some(command) = all().find(|c| Signature::prefix_of(c.sig).eq(prefix.split(' '))) else {
-        return Reply::error(Errno::EINVAL, format!("No handler found for '{prefix}'"));
-    };
-    // Capabilities see what the handler will see, and nothing beside it.
-    let fits = args.check(&Signature::parse(command.sig));
-    let seen = if fits.is_ok() { args.as_text() } else { BTreeMap::new() };
-    if peer.is_some_and(|p| !permitted(p, command, &prefix, &seen)) {
-        return Reply::error(Errno::EACCES, NO_CAPS);
-    }
-    if let Err(error) = fits {
-        return Reply::error(Errno::EINVAL, error.to_string());
-    }
-    if let Some(refusal) = modules::switched_off(manager.modules.as_ref(), &prefix) {
-        return refusal;
-    }
-    let format = match format_of(&prefix, &args) {
-        Ok(format) => format,
-        Err(reply) => return reply,
+    let Called { command, prefix, args, format } = match called(manager, peer, &prefix, args) {
+        Ok(called) => called,
+        Err(refusal) => return refusal,
     };
     let Some(map) = &manager.map else {
         return Reply::error(Errno::EAGAIN, "the manager has no OSD map yet");
     };
+    let rights = Rights { caps: peer.map(|p| (p.caps.clone(), p.addr)), perm: command.perm };
     let mut ctx = Ctx {
         now,
         map,
@@ -367,6 +421,8 @@ fn evaluate(
         devices: &manager.devices,
         users: &mut manager.users,
         once: &mut manager.once,
+        perf: &mut manager.rbd.perf,
+        rights,
         sessions: &manager.sessions,
         prefix: &prefix,
         args: &args,
@@ -376,18 +432,17 @@ fn evaluate(
         asked: None,
         asked_all: None,
         asked_hash: None,
+        asked_pools: None,
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
-    *asked = Asked { request: ctx.asked, all: ctx.asked_all, hash: ctx.asked_hash };
+    let pools = ctx.asked_pools.map(|ask| (ask, ctx.rights));
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all, hash: ctx.asked_hash, pools };
     reply
 }
 
 fn format_of(prefix: &str, args: &Args) -> Result<Format, Reply> {
-    match prefix.ends_with("_json") {
-        true => Ok(Format::Json),
-        false => Format::parse(args.text("format")),
-    }
+    if prefix.ends_with("_json") { Ok(Format::Json) } else { Format::parse(args.text("format")) }
 }
 
 /// What a client is told whose key does not allow a command.
@@ -396,8 +451,8 @@ const NO_CAPS: &str = "access denied: does your client key have mgr caps? See \
 
 fn permitted(peer: &PeerInfo, command: &Command, prefix: &str, args: &BTreeMap<String, String>) -> bool {
     peer.caps.is_capable(&MgrRequest {
-        service: command.module,
-        module: "",
+        service: if command.of.is_empty() { command.module } else { OF_MODULES },
+        module: command.of,
         command: prefix,
         args,
         read: command.perm.contains('r'),

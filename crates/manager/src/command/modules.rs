@@ -13,35 +13,39 @@ use serde_json::json;
 use types::{Errno, OsdId};
 
 use super::daemon::pretty;
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::pretty_table::{PrettyTable, dimless, of_bytes};
 use crate::text::join;
 
+const IOSTAT: Module = Module("iostat");
+const STATUS: Module = Module("status");
+const TELEMETRY: Module = Module("telemetry");
+const ORCHESTRATOR: Module = Module("orchestrator");
+
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new(
-        "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
-        "Get IO rates",
-        "mgr",
-        "r",
-        iostat,
-    )
-    .polled(),
-    Command::new(
+    IOSTAT
+        .command(
+            "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
+            "Get IO rates",
+            "r",
+            iostat,
+        )
+        .polled(),
+    STATUS.command(
         "osd status name=bucket,type=CephString,req=false",
         "Show the status of OSDs within a bucket, or all",
-        "mgr",
         "r",
         osd_status,
     ),
-    Command::new("telemetry status", "Show current configuration", "mgr", "r", |ctx| {
+    TELEMETRY.command("telemetry status", "Show current configuration", "r", |ctx| {
         // There is no telemetry: nothing is ever sent.
         Reply::json(pretty(ctx), &json!({ "enabled": false, "last_upload": null, "url": null }))
     }),
-    Command::new("orch status", "Report configured backend and its status", "mgr", "r", no_orchestrator),
-    Command::new("orch ls", "List services known to orchestrator", "mgr", "r", no_orchestrator),
-    Command::new("orch ps", "List daemons known to orchestrator", "mgr", "r", no_orchestrator),
-    Command::new("orch host ls", "List hosts", "mgr", "r", no_orchestrator),
-    Command::new("orch device ls", "List devices on a host", "mgr", "r", no_orchestrator),
+    ORCHESTRATOR.command("orch status", "Report configured backend and its status", "r", no_orchestrator),
+    ORCHESTRATOR.command("orch ls", "List services known to orchestrator", "r", no_orchestrator),
+    ORCHESTRATOR.command("orch ps", "List daemons known to orchestrator", "r", no_orchestrator),
+    ORCHESTRATOR.command("orch host ls", "List hosts", "r", no_orchestrator),
+    ORCHESTRATOR.command("orch device ls", "List devices on a host", "r", no_orchestrator),
 ];
 
 /// What a command is answered whose module is not among those that are switched on; most always are.

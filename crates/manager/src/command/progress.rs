@@ -5,24 +5,26 @@
 use monitor::command::{Format, Reply};
 use serde_json::json;
 
-use crate::command::{Command, Ctx};
+use crate::command::{Command, Ctx, Module};
 use crate::mon_commands::MonRequest;
 use crate::outcome::Then;
 use crate::progress::{self, Progress};
 
+const MODULE: Module = Module("progress");
+
 pub(super) const COMMANDS: &[Command] = &[
-    Command::new("progress", "Show progress of recovery operations", "mgr", "r", |ctx| {
+    MODULE.command("progress", "Show progress of recovery operations", "r", |ctx| {
         match ctx.progress.text(ctx.now.wall) {
             none if none.is_empty() => Reply::done("Nothing in progress"),
             text => Reply::text(text),
         }
     }),
-    Command::new("progress json", "Show machine readable progress information", "mgr", "r", |ctx| {
+    MODULE.command("progress json", "Show machine readable progress information", "r", |ctx| {
         Reply::json(Format::JsonPretty, &ctx.progress.json(ctx.now.wall))
     }),
-    Command::new("progress clear", "Reset progress tracking", "mgr", "rw", clear),
-    Command::new("progress on", "Enable progress tracking", "mgr", "rw", |ctx| switch(ctx, true)),
-    Command::new("progress off", "Disable progress tracking", "mgr", "rw", |ctx| switch(ctx, false)),
+    MODULE.command("progress clear", "Reset progress tracking", "rw", clear),
+    MODULE.command("progress on", "Enable progress tracking", "rw", |ctx| switch(ctx, true)),
+    MODULE.command("progress off", "Disable progress tracking", "rw", |ctx| switch(ctx, false)),
 ];
 
 /// Has the monitors forget what they keep; when they have, nothing is known here any more either.

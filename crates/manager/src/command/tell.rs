@@ -88,6 +88,16 @@ impl Manager {
                 "reports_refused",
                 "reports with counters that were refused",
                 Count::Total(self.daemons.refused),
+            )
+            .with(
+                "sessions_refused",
+                "sessions of daemons and services that were refused",
+                Count::Total(self.daemons.sessions_refused),
+            )
+            .with(
+                "tickets_refused",
+                "connections with tickets in a form that is not taken",
+                Count::Total(self.daemons.tickets_refused),
             );
         vec![logger]
     }

@@ -37,6 +37,8 @@ pub(super) enum Goal {
     AllClean { since: Epoch },
     /// A pool's PG count, which was `from` when that was asked for.
     PgNum { pool: PoolId, from: u32, to: u32 },
+    /// What somebody else tells of it.
+    Told { refs: Value },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -101,9 +103,16 @@ pub(super) fn all_clean(pgs: &PgMap) -> bool {
 
 impl Event {
     /// Looks how far it has come; true when it is over.
+    /// Whether it is the one of this id that somebody else looks after.
+    pub fn is_told(&self, id: &str) -> bool {
+        self.id == id && matches!(self.goal, Goal::Told { .. })
+    }
+
     pub fn look(&mut self, now: Utime, map: &OsdMap, pgs: &PgMap) -> bool {
         let elapsed_s = self.elapsed_s(now);
         self.done = match &mut self.goal {
+            // It is over when that is said.
+            Goal::Told { .. } => return false,
             Goal::Moved(moved) => moved.look(pgs),
             Goal::AllClean { since } => clean_part(*since, pgs),
             Goal::PgNum { pool, from, to } => match map.pool(*pool) {
@@ -130,6 +139,7 @@ impl Event {
             Goal::Moved(moved) => json!([["osd", moved.osd.0]]),
             Goal::AllClean { .. } => json!([["global", ""]]),
             Goal::PgNum { pool, .. } => json!([["pool", pool.0]]),
+            Goal::Told { refs } => refs.clone(),
         }
     }
 

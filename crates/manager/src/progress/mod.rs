@@ -248,6 +248,32 @@ impl Progress {
         self.show(now.wall);
     }
 
+    /// How far an event has come that somebody else looks after. Source: Module.update.
+    pub(crate) fn told(&mut self, now: Now, id: &str, message: String, refs: Value, done: f64) {
+        if !self.enabled {
+            return;
+        }
+        let goal = Goal::Told { refs };
+        let is_full = self.running.len() >= MOST_RUNNING;
+        match self.running.iter_mut().find(|event| event.is_told(id)) {
+            Some(event) => (event.message, event.goal, event.done) = (message, goal, done),
+            None if is_full => return,
+            None => {
+                let (id, started) = (id.to_owned(), now.wall);
+                self.running.push(Event { id, message, started, done, goal, failed: None });
+            }
+        }
+        self.show(now.wall);
+    }
+
+    /// It is over, and has failed if there is a reason. Source: Module.complete, Module.fail.
+    pub(crate) fn told_over(&mut self, now: Now, id: &str, failed: Option<String>) {
+        let Some(at) = self.running.iter().position(|event| event.is_told(id)) else { return };
+        let event = Event { failed, ..self.running.remove(at) };
+        self.end(now, &[event]);
+        self.show(now.wall);
+    }
+
     fn begin(&mut self, now: Now, message: String, goal: Goal) {
         if self.running.len() >= MOST_RUNNING {
             return;
@@ -393,7 +419,9 @@ fn read_events(stored: &[u8]) -> Option<Vec<Value>> {
     let whole = |mut event: Value| {
         let members = event.as_object_mut()?;
         let is_text = |name: &str| members.get(name).is_some_and(Value::is_string);
-        if !is_text("id") || !is_text("message") || !members.get("refs").is_some_and(Value::is_array) {
+        // Those of tasks on images have names.
+        let is_refs = |refs: &Value| refs.is_array() || refs.is_object();
+        if !is_text("id") || !is_text("message") || !members.get("refs").is_some_and(is_refs) {
             return None;
         }
         for time in ["started_at", "finished_at"] {
@@ -441,6 +469,10 @@ mod tests {
         assert_eq!(stored(&vec![event.clone(); 60], 2).completed.len(), 50);
         let bad = [json!(7), json!({ "message": "x" }), json!({ "id": "a", "message": 7, "refs": [] })];
         assert_eq!(stored(&[&bad[..], std::slice::from_ref(&event)].concat(), 2).completed, [event]);
+        let of_task = json!({
+            "id": "a", "message": "x", "refs": { "origin": "rbd_support" }, "started_at": 1, "finished_at": 2,
+        });
+        assert_eq!(stored(std::slice::from_ref(&of_task), 2).completed, [of_task]);
         let old = json!({ "id": "a", "message": "x", "refs": [] });
         let whole = json!({ "id": "a", "message": "x", "refs": [], "started_at": null, "finished_at": null });
         assert_eq!(stored(&[old], 1).completed, [whole], "Ceph's module asks for the times");

@@ -124,6 +124,8 @@ pub(crate) struct OpCounters {
     pub repairs: u64,
     /// Shards of which a member gave nothing, or that came in another place than their own.
     pub shards_refused: u64,
+    /// Connections whose tickets had Ceph's form.
+    pub tickets_refused: u64,
     /// Clients told not to send for a while.
     pub backoffs: u64,
     /// Requests that copy other objects.
@@ -200,9 +202,11 @@ impl OsdCore {
         let osd = osd.with("op_before_dequeue_op_lat", "wait for a turn", c.waited_for_turn.count());
         let osd = self.with_state(with_peers(osd, c));
         let told = "times that a client was told not to send";
+        let tickets = "connections with tickets in Ceph's form";
         let refused = "shards that were stale, damaged or in another place";
         osd.with("repair", "damaged objects replaced from another copy", Count::Total(c.repairs))
             .with("loligo_shards_refused", refused, Count::Total(c.shards_refused))
+            .with("loligo_tickets_refused", tickets, Count::Total(c.tickets_refused))
             .with("backoff", told, Count::Total(c.backoffs))
     }
 

@@ -292,6 +292,7 @@ impl OsdCore {
             Input::MgrConnected => self.mgr_connected(),
             Input::OsdRefused { osd } => self.osd_refused(osd),
             Input::OsdReset { osd } => self.osd_reset(osd),
+            Input::OldTickets { count } => self.shared.counters.tickets_refused += count,
             Input::Durable(seq) => {
                 self.durable(seq);
                 self.retry_full();

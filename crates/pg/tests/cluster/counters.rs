@@ -180,6 +180,16 @@ fn stale_shard(seed: u64, moved: &mut BTreeSet<String>) {
     gather(&mut s, moved);
 }
 
+/// Tickets that the shell has refused for their form.
+fn old_tickets(moved: &mut BTreeSet<String>) {
+    let (mut s, _) = cluster(1, 1, 1, 1, 1);
+    for count in [1, 2] {
+        s.input(0, Input::OldTickets { count });
+    }
+    assert_eq!(counter(&mut s, 0, "loligo_tickets_refused"), 3);
+    gather(&mut s, moved);
+}
+
 /// What the store alone can be made to do; its own tests do: `discard.rs`, `corruption.rs`.
 const OF_THE_STORE: [&str; 2] = ["store.discarded_bytes", "store.corrupt_pages"];
 
@@ -191,6 +201,7 @@ fn a_workload_moves_every_counter() {
     deletion(&mut moved);
     damage(&mut moved);
     (0..3).for_each(|seed| stale_shard(seed, &mut moved));
+    old_tickets(&mut moved);
     let (mut s, _) = cluster(1, 1, 1, 1, 1);
     let mut declared = BTreeSet::new();
     for prefix in ["perf schema", "perf histogram schema"] {

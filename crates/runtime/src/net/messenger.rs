@@ -50,6 +50,8 @@ struct Inner {
     downed: tokio::sync::Notify,
     /// The nonce in the address of a process that does not listen; see `client_addrs`.
     nonce: u32,
+    /// What `client_addrs` gave last.
+    stated: Mutex<AddrVec>,
     gate: Gate,
     /// Memory for clients' large frames that are not whole yet.
     frames: Arc<Budget>,
@@ -83,6 +85,7 @@ impl Messenger {
             down: AtomicBool::new(false),
             downed: tokio::sync::Notify::new(),
             nonce: OsEntropy.next_u64() as u32,
+            stated: Mutex::default(),
             gate: Gate::default(),
             frames: Budget::new(bounds.frames_bytes),
             unread: Arc::default(),
@@ -309,7 +312,14 @@ impl Messenger {
             return None;
         }
         let socket = SocketAddr::new(seen.socket?.ip(), 0);
-        Some(AddrVec::single(EntityAddr::v2(socket, self.0.nonce)))
+        let addrs = AddrVec::single(EntityAddr::v2(socket, self.0.nonce));
+        lock(&self.0.stated).clone_from(&addrs);
+        Some(addrs)
+    }
+
+    /// What a process that does not listen has stated last as its address; empty before a peer was reached.
+    pub fn stated(&self) -> AddrVec {
+        lock(&self.0.stated).clone()
     }
 
     pub(super) fn handler(&self) -> &dyn Handler {

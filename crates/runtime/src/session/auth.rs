@@ -1,17 +1,17 @@
 //! Authentication that a daemon's connections share: logins to the monitor, authorizers both ways.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use cephx::{
-    AuthClient, Authorizer, AuthorizerAcceptor, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX, METHOD_NONE,
-    MODE_OPTIONS, Renewed, Secret, ServiceSecrets, SharedSecrets, TicketForm, TicketTtl, Verdict,
-    accept_none, mode_option, modes_allowed, none_authorizer, none_login_request, usual_modes,
+    AuthClient, AuthError, Authorizer, AuthorizerAcceptor, CONNECTION_SECRET_LEN, CryptoKey, METHOD_CEPHX,
+    METHOD_NONE, MODE_OPTIONS, Renewed, Secret, ServiceSecrets, SharedSecrets, TicketForm, TicketTtl,
+    Verdict, accept_none, mode_option, modes_allowed, none_authorizer, none_login_request, usual_modes,
 };
 use messages::auth::{MAuth, MAuthReply};
 use msgr::ConMode;
-use types::{AuthName, ConnId, EntityType, Entropy, Errno, GlobalId, Now};
+use types::{AuthName, ConnId, EntityType, Entropy, Errno, GlobalId, Now, printable};
 
 use crate::OsEntropy;
 use crate::net::{AuthInput, AuthStep, ClientAuth, Established, Identity};
@@ -53,6 +53,25 @@ struct State {
     refusal: Option<Errno>,
     /// Accepted connections whose peers have been sent a challenge.
     pending: BTreeMap<ConnId, (AuthorizerAcceptor, ConMode)>,
+    /// Tickets in Ceph's form that were refused for it since that was last asked, and of whom the log has
+    /// been told.
+    old_tickets: u64,
+    told: BTreeSet<AuthName>,
+}
+
+/// Of so many names the log is told.
+const MAX_TOLD: usize = 64;
+
+impl State {
+    /// Tells the log why a peer was refused: of tickets in Ceph's form once for each name.
+    fn refused(&mut self, why: &AuthError) {
+        let AuthError::OldForm(name) = why else { return tracing::info!("refused a connection: {why}") };
+        self.old_tickets += 1;
+        if self.told.len() < MAX_TOLD && self.told.insert(name.clone()) {
+            let why = why.to_string();
+            tracing::warn!("refused a connection: {}; further ones are counted", printable(&why));
+        }
+    }
 }
 
 impl SharedAuth {
@@ -69,6 +88,8 @@ impl SharedAuth {
             monitors_modes: BTreeMap::new(),
             refusal: None,
             pending: BTreeMap::new(),
+            old_tickets: 0,
+            told: BTreeSet::new(),
         };
         Arc::new(Self { method, name, state: Mutex::new(state) })
     }
@@ -113,6 +134,12 @@ impl SharedAuth {
             Method::Cephx => state.client.global_id(),
             Method::None => state.none_id,
         }
+    }
+
+    /// How many tickets were refused for their form, since this was last asked: they have Ceph's, and only
+    /// sealed ones are taken.
+    pub fn take_old_tickets(&self) -> u64 {
+        std::mem::take(&mut self.state().old_tickets)
     }
 
     /// Why a monitor turned the last login away, since this was last asked.
@@ -207,7 +234,7 @@ impl SharedAuth {
                 connection_secret: peer.connection_secret.into(),
             },
             Verdict::Refused(why) => {
-                tracing::info!("refused a connection: {why}");
+                state.refused(&why);
                 refuse(why.errno())
             }
         }
@@ -339,6 +366,8 @@ fn established(shared: &SharedSecrets, mode: ConMode, our_num: Option<i64>) -> R
 
 #[cfg(test)]
 mod tests {
+    use cephx::{AuthTicket, FIXED_SECRET_ID, TicketInfo, seal_ticket};
+    use codec::{Encode, Writer};
     use types::Utime;
 
     use super::*;
@@ -379,6 +408,38 @@ mod tests {
             .request(Now { mono: std::time::Duration::ZERO, wall: Utime::ZERO })
             .expect("a login");
         assert_eq!(modes, [Secure, Crc]);
+    }
+
+    #[test]
+    fn tickets_in_the_form_that_is_not_taken_are_counted() {
+        let auth = osd(Method::Cephx, &[]);
+        let key = CryptoKey::new([7; 16], Utime::ZERO);
+        auth.state().secrets.fixed = Some(key.clone());
+        let offer = |form: TicketForm, name: &str, key: &CryptoKey| {
+            let name = AuthName::new(EntityType::Client, name);
+            let ticket = AuthTicket { name, ..AuthTicket::default() };
+            let info = TicketInfo { ticket, session_key: key.clone() };
+            let sealed = seal_ticket(form, EntityType::Osd, FIXED_SECRET_ID, key, &info, &mut fill);
+            let mut w = Writer::new();
+            w.u8(1);
+            GlobalId(5).encode(&mut w);
+            w.u32(EntityType::Osd as u32);
+            sealed.expect("a ticket").encode(&mut w);
+            let (method, preferred_modes) = (METHOD_CEPHX, vec![ConMode::Crc as u32]);
+            let input = AuthInput::Request { method, preferred_modes, payload: w.into_bytes() };
+            let now = Now { mono: std::time::Duration::ZERO, wall: Utime::ZERO };
+            let step = auth.judge(ConnId(1), EntityType::Client, input, now);
+            assert!(matches!(step, AuthStep::Bad { .. }));
+        };
+        for name in ["a", "a", "b"] {
+            offer(TicketForm::Ceph, name, &key);
+        }
+        assert_eq!((auth.take_old_tickets(), auth.take_old_tickets(), auth.state().told.len()), (3, 0, 2));
+        offer(TicketForm::Sealed, "a", &key);
+        offer(TicketForm::Ceph, "a", &CryptoKey::new([8; 16], Utime::ZERO));
+        assert_eq!(auth.take_old_tickets(), 0, "what is refused for other reasons");
+        (0..80).for_each(|n| offer(TicketForm::Ceph, &n.to_string(), &key));
+        assert_eq!((auth.take_old_tickets(), auth.state().told.len()), (80, MAX_TOLD));
     }
 
     #[test]

@@ -1,0 +1,316 @@
+//! What a manager has done to images: by a client of the cluster that logs in with the manager's key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use daemons::images::job::{Failed, Found, ImageFacts, Job, MAX_NAMESPACES, Space, Work, share};
+use daemons::images::{Client, Clients, Going, Soon};
+use rados::{Cluster, Config, IoCtx};
+use rbd::{Image, OpenOptions, feature, pool, trash};
+use types::{AddrVec, AuthName, EntityAddr, Errno};
+
+use crate::place::Place;
+
+/// How long a client tries to reach the cluster.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Images of a namespace that are looked at.
+const MAX_NAMES: usize = 65_536;
+/// Bytes that are taken of what a pool keeps of one kind, of which its namespaces have shares as they have of
+/// its keys; and keys of one answer.
+const MAX_BYTES: usize = 2 << 20;
+const PAGE: usize = 64;
+/// An object is copied from the parent as a whole: this is the largest that librbd makes. Source:
+/// CreateRequest::validate_order in src/librbd/image/CreateRequest.cc.
+const MAX_ORDER: u8 = 25;
+
+/// Starts clients for one manager.
+pub struct OfManager(Config);
+
+impl OfManager {
+    /// # Errors
+    /// The manager has no key.
+    pub fn new(place: &Place, monitors: Vec<EntityAddr>) -> anyhow::Result<Arc<Self>> {
+        let name: AuthName = place.name.clone();
+        let key = match place.method {
+            daemons::auth::Method::None => place.key(&name).ok(),
+            daemons::auth::Method::Cephx => Some(place.key(&name)?),
+        };
+        let is_mode = |name: &str| name.starts_with("ms_") && name.ends_with("_mode");
+        let modes = place.options.iter().filter(|(name, _)| is_mode(name));
+        let modes = modes.map(|(name, text)| (name.clone(), text.clone())).collect();
+        let config = Config::new(monitors, name, key);
+        Ok(Arc::new(Self(Config { method: place.method, connect_timeout: PATIENCE, modes, ..config })))
+    }
+}
+
+impl Clients for OfManager {
+    fn start(&self) -> Soon<Result<Arc<dyn Client>, String>> {
+        let config = self.0.clone();
+        Box::pin(async move {
+            let cluster = Cluster::connect(config).await.map_err(|e| e.to_string())?;
+            Ok(Arc::new(OfCluster(cluster)) as Arc<dyn Client>)
+        })
+    }
+}
+
+struct OfCluster(Cluster);
+
+impl Client for OfCluster {
+    fn addrs(&self) -> AddrVec {
+        self.0.addrs()
+    }
+
+    fn perform(&self, job: Job, going: Going) -> Soon<Result<Found, Failed>> {
+        let cluster = self.0.clone();
+        Box::pin(async move {
+            let result = perform(&cluster, job, &going).await;
+            result.map_err(|e| failed(&e))
+        })
+    }
+}
+
+/// That a client is shut out, for which it is started anew, only the cluster says.
+fn failed(error: &rbd::Error) -> Failed {
+    let errno = match error {
+        rbd::Error::Refused { errno: Errno::ESHUTDOWN, .. } => Errno::EBUSY,
+        rbd::Error::Cluster { .. } | rbd::Error::Refused { .. } | rbd::Error::Stream(_) => error.errno(),
+    };
+    Failed { errno, why: error.to_string() }
+}
+
+async fn inside(cluster: &Cluster, space: &Space) -> rbd::Result<IoCtx> {
+    Ok(cluster.pool_by_id(space.pool).await?.with_namespace(space.namespace.clone()))
+}
+
+async fn perform(cluster: &Cluster, job: Job, going: &Going) -> rbd::Result<Found> {
+    match job {
+        Job::Load { pool, object, most, with_namespaces } => {
+            let io = cluster.pool_by_id(pool).await?;
+            let namespaces = match with_namespaces {
+                true => pool::namespaces_up_to(&io, MAX_NAMESPACES).await?,
+                false => Vec::new(),
+            };
+            load(&io, namespaces, object, most).await
+        }
+        Job::Namespaces { pool } => {
+            let namespaces = pool::namespaces_up_to(&cluster.pool_by_id(pool).await?, MAX_NAMESPACES).await?;
+            Ok(Found::Namespaces(namespaces))
+        }
+        Job::Keep { space, object, key, value } => {
+            let io = inside(cluster, &space).await?;
+            let key = Bytes::from(key);
+            match value {
+                Some(value) => io.omap_set(object, [(key, value.into())].into()).await?,
+                None => io.omap_rm_keys(object, [key].into()).await?,
+            }
+            Ok(Found::Nothing)
+        }
+        Job::Look { space, image } => {
+            let io = inside(cluster, &space).await?;
+            let image = Image::open(&io, &image, OpenOptions::read_only()).await?;
+            let (id, header) = (image.id().to_owned(), image.header());
+            let has_left_parent = image.has_left_parent().await;
+            image.close().await?;
+            Ok(Found::Image(ImageFacts {
+                id,
+                has_parent: header.parent.is_some() || has_left_parent?,
+                has_snapshots: !header.snaps.is_empty(),
+                is_migrating: header.has(feature::MIGRATING),
+                unfit: unfit(header.features, header.order, header.parent.is_some())
+                    .or_else(|| foreign(&io, &image)),
+            }))
+        }
+        Job::LookInTrash { space, id } => {
+            trash::get(&inside(cluster, &space).await?, &id).await.map(|_| Found::Nothing)
+        }
+        Job::Names { space } => {
+            let names = pool::list_up_to(&inside(cluster, &space).await?, MAX_NAMES).await?;
+            Ok(Found::Names(names.into_iter().map(|(name, id)| (id, name)).collect()))
+        }
+        Job::Work { space, work } => {
+            let io = inside(cluster, &space).await?;
+            work_on(&io, work, going).await.map(|()| Found::Nothing)
+        }
+    }
+}
+
+/// Why an image cannot be changed by a task.
+fn unfit(features: u64, order: u8, has_parent: bool) -> Option<String> {
+    let foreign = feature::names(features & !feature::WRITABLE);
+    match (foreign.is_empty(), has_parent && order > MAX_ORDER) {
+        (false, _) => Some(format!("has features that this manager does not change: {}", foreign.join(", "))),
+        (_, true) => Some(format!("has objects of 2^{order} bytes, too large to be copied from its parent")),
+        _ => None,
+    }
+}
+
+/// Why nothing may be done to the data that an image names: whoever may write to its header alone has no say
+/// in other images' data.
+fn foreign(io: &IoCtx, image: &Image) -> Option<String> {
+    let is_own = image.header().has_own_data(io.pool_id(), image.id());
+    (!is_own).then(|| "names data objects that are not its own".to_owned())
+}
+
+/// What is left of a bound.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    keys: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Whether an entry found room, which it then has.
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.keys > 0 && bytes <= self.bytes;
+        if fits {
+            (self.keys, self.bytes) = (self.keys - 1, self.bytes - bytes);
+        }
+        fits
+    }
+}
+
+/// What a pool's namespaces may take together, and each of them.
+struct Rooms {
+    all: Room,
+    each: Room,
+}
+
+impl Rooms {
+    fn new(most: usize, namespaces: usize) -> Self {
+        let each = Room { keys: share(most, namespaces), bytes: share(MAX_BYTES, namespaces) };
+        Self { all: Room { keys: 4 * most, bytes: 4 * MAX_BYTES }, each }
+    }
+
+    /// What the next namespace may take, which is then given to it.
+    fn next(&self) -> Room {
+        Room { keys: self.each.keys.min(self.all.keys), bytes: self.each.bytes.min(self.all.bytes) }
+    }
+
+    fn used(&mut self, before: Room, left: Room) {
+        self.all.keys -= before.keys - left.keys;
+        self.all.bytes -= before.bytes - left.bytes;
+    }
+}
+
+/// Keys of an object, in the pool itself and in these namespaces.
+async fn load(io: &IoCtx, mut namespaces: Vec<String>, object: &str, most: usize) -> rbd::Result<Found> {
+    let is_whole = namespaces.len() < MAX_NAMESPACES;
+    namespaces.insert(0, String::new());
+    let mut rooms = Rooms::new(most, namespaces.len());
+    let (mut keys, mut cut) = (BTreeMap::new(), BTreeSet::new());
+    for namespace in namespaces {
+        let before = rooms.next();
+        let (here, left) = load_inside(&io.with_namespace(namespace.clone()), object, before).await?;
+        match left {
+            Some(left) => rooms.used(before, left),
+            None => {
+                rooms.used(before, Room { keys: 0, bytes: 0 });
+                cut.insert(namespace.clone());
+            }
+        }
+        keys.insert(namespace, here);
+    }
+    Ok(Found::Keys { keys, cut, is_whole })
+}
+
+/// Keys of an object, and the room that is left; `None` where there are more than it holds.
+async fn load_inside(
+    inside: &IoCtx,
+    object: &str,
+    mut room: Room,
+) -> rbd::Result<(BTreeMap<Bytes, Bytes>, Option<Room>)> {
+    let mut here: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+    loop {
+        let after = here.last_key_value().map(|(key, _)| key.clone()).unwrap_or_default();
+        // One more than there is room for shows that there are more.
+        let page = match inside.omap_vals(object, after, Bytes::new(), PAGE.min(room.keys + 1) as u64).await {
+            // Pools with data of images alone may have no such objects at all.
+            Err(e) if e.errno() == Errno::ENOENT || e.errno() == Errno::EOPNOTSUPP => {
+                return Ok((here, Some(room)));
+            }
+            other => other?,
+        };
+        let (count, more) = (page.entries.len(), page.more);
+        for (key, value) in page.entries {
+            if !room.take(key.len() + value.len()) {
+                return Ok((here, None));
+            }
+            here.insert(key, value);
+        }
+        if !more || count == 0 {
+            return Ok((here, Some(room)));
+        }
+    }
+}
+
+async fn work_on(io: &IoCtx, work: Work, going: &Going) -> rbd::Result<()> {
+    let progress = |done: u64, of: u64| going.progress(done, of);
+    let stop = || going.is_stopped();
+    match work {
+        Work::Flatten { image, id } => {
+            let image = Image::open_this(io, &image, &id, OpenOptions::default()).await?;
+            let header = image.header();
+            let result = match unfit(header.features, header.order, true).or_else(|| foreign(io, &image)) {
+                Some(why) => Err(rbd::Error::refused(Errno::EOPNOTSUPP, format!("the image {why}"))),
+                None => image.flatten_unless(&progress, &stop).await,
+            };
+            let closed = image.close().await;
+            result.and(closed)
+        }
+        Work::Remove { image, id } => pool::remove_this(io, [&image, &id], &progress, &stop).await,
+        Work::TrashRemove { id } => {
+            let now = runtime::Clock::start().now().wall;
+            trash::remove(io, &id, trash::Which::Due(now), &progress, &stop).await
+        }
+        Work::TrashPurge { now, except } => trash::purge(io, now, &except).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_namespace_has_a_share_whatever_those_before_it_have() {
+        let mut rooms = Rooms::new(1_024, 16);
+        for _ in 0..15 {
+            let before = rooms.next();
+            let mut room = before;
+            let taken = (0..2_000).filter(|_| room.take(100)).count();
+            assert_eq!((before.keys, taken), (64, 64));
+            rooms.used(before, room);
+        }
+        let mut room = rooms.next();
+        assert!((0..64).all(|_| room.take(2_000)) && !room.take(1));
+        assert!(!Room { keys: 5, bytes: 10 }.take(11));
+        // Many together take no more than there is.
+        let mut rooms = Rooms::new(1_024, 5_000);
+        let sum: usize = (0..5_000)
+            .map(|_| {
+                let before = rooms.next();
+                rooms.used(before, Room { keys: 0, bytes: 0 });
+                before.keys
+            })
+            .sum();
+        assert_eq!(sum, 4 * 1_024);
+    }
+
+    #[test]
+    fn only_the_cluster_shuts_a_client_out() {
+        let out = Errno::ESHUTDOWN;
+        assert_eq!(failed(&rbd::Error::refused(out, "a lock")).errno, Errno::EBUSY);
+        assert_eq!(failed(&rados::Error::from(out).into()).errno, out);
+        assert_eq!(failed(&rbd::Error::refused(Errno::ENOENT, "an image")).errno, Errno::ENOENT);
+    }
+
+    #[test]
+    fn images_that_cannot_be_changed_are_told_apart() {
+        assert_eq!(unfit(feature::WRITABLE, 22, true), None);
+        assert_eq!(unfit(feature::WRITABLE, 40, false), None);
+        assert!(unfit(feature::WRITABLE, 26, true).is_some_and(|why| why.contains("2^26")));
+        let mirrored = feature::JOURNALING | feature::NON_PRIMARY | feature::LAYERING;
+        assert!(unfit(mirrored, 22, false).is_some_and(|why| why.ends_with(": journaling, non-primary")));
+    }
+}
