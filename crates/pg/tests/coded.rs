@@ -9,7 +9,7 @@ use bytes::Bytes;
 use erasure::ChunkSet;
 use maps::{OsdMap, Pool, PoolType};
 use pg::coded::{
-    Gathered, Geometry, Kept, Needed, Parts, SplitStop, forget, kept_in, prepare, split, take_back,
+    Adds, Gathered, Geometry, Kept, Needed, Parts, SplitStop, forget, kept_in, prepare, split, take_back,
 };
 use pg::{Dirty, EntryKind, LogEntry};
 use store::{FormatOptions, ObjectKey, Op, Options, Store, Txn};
@@ -159,7 +159,7 @@ impl Coded {
         let none = BTreeMap::new();
         for (at, (shard, part)) in self.shards.iter_mut().zip(&parts.shards).enumerate() {
             if on.contains(at) {
-                let (txn, adds) = (part.txn.clone(), (&*part.adds, &none));
+                let (txn, adds) = (part.txn.clone(), Adds { adds: &part.adds, old: &none });
                 let ready = prepare(&mut shard.store, id(at), txn, adds, entries).unwrap();
                 assert!(ready.damaged.is_empty());
                 shard.kept.extend(ready.kept);
@@ -504,8 +504,8 @@ fn a_damaged_coding_chunk_takes_nothing_more() {
     assert_eq!(adds.len(), 1);
     let shard = &mut coded.shards[4];
     let none = BTreeMap::new();
-    let prepared =
-        |shard: &mut Shard| prepare(&mut shard.store, id(4), Txn::new(), (adds, &none), &[]).unwrap();
+    let adds = Adds { adds, old: &none };
+    let prepared = |shard: &mut Shard| prepare(&mut shard.store, id(4), Txn::new(), adds, &[]).unwrap();
     let ready = prepared(shard);
     assert!(ready.damaged.is_empty() && ready.txn.ops().len() == 1);
     // Nothing of it is in memory after a start, and its blocks on the medium are others.

@@ -121,14 +121,21 @@ pub fn is_kept(object: &HObject) -> bool {
     object.pool.0 < -1 && object.nspace.starts_with(KEPT)
 }
 
+/// What a write adds to coding chunks.
+#[derive(Clone, Copy)]
+pub struct Adds<'a> {
+    pub adds: &'a [Add],
+    /// What the store holds where something is added, as far as that was read before, by the place in `adds`.
+    pub old: &'a BTreeMap<usize, Bytes>,
+}
+
 /// Makes a shard's part of a write ready for its store: with what it adds to coding chunks, and with all that
-/// is needed to take it back. The log entries themselves are the caller's to add. `old` has what the store
-/// holds where something is added, as far as that was read before, by the place in `adds`.
+/// is needed to take it back. The log entries themselves are the caller's to add.
 pub fn prepare(
     store: &mut Store,
     id: SpgId,
     txn: Txn,
-    (adds, old): (&[Add], &BTreeMap<usize, Bytes>),
+    Adds { adds, old }: Adds,
     entries: &[LogEntry],
 ) -> Result<Prepared, StoreError> {
     let mut first = Txn::new();

@@ -17,7 +17,7 @@ use erasure::{ChunkSet, Codec, MisfitError, Stripes};
 use maps::{OsdMap, Pool};
 
 pub use keep::{
-    Kept, Prepared, forget, hand_over, is_kept, keep_whole, kept_in, prepare, read_before, take_back,
+    Adds, Kept, Prepared, forget, hand_over, is_kept, keep_whole, kept_in, prepare, read_before, take_back,
     version_before,
 };
 pub use split::{Add, Gathered, Needed, Parts, ShardPart, SplitStop, split};

@@ -30,7 +30,7 @@ impl OsdCore {
             return;
         }
         for pg in self.pgs.values_mut() {
-            for (from, msg) in std::mem::take(&mut pg.waiting_for_room) {
+            for (from, msg) in std::mem::take(&mut pg.held_back) {
                 deliver_to_pg(pg, from, msg, &mut self.shared);
             }
             let waiting = std::mem::take(&mut pg.waiting_for_space);

@@ -324,7 +324,7 @@ impl OsdCore {
     fn chunk_was_read(&mut self, pgid: SpgId, id: u64, result: Result<Bytes, StoreError>) {
         let Some(pg) = self.pgs.get_mut(&pgid) else { return };
         if pg.chunk_was_read(id, result) {
-            for (from, msg) in std::mem::take(&mut pg.waiting_for_room) {
+            for (from, msg) in std::mem::take(&mut pg.held_back) {
                 deliver_to_pg(pg, from, msg, &mut self.shared);
             }
             pg.run_ready(&mut self.shared);
@@ -439,8 +439,8 @@ fn takes_room(body: &PgBody) -> bool {
 /// Gives a message to its PG, or makes it wait for room. Replies to questions of another interval are
 /// ignored.
 pub(super) fn deliver_to_pg(pg: &mut Pg, from: PgShard, msg: PgMessage, cx: &mut super::Shared) {
-    if pg.lacks_room() && takes_room(&msg.body) {
-        return pg.wait_for_room(from, msg, cx);
+    if pg.holds_back() && takes_room(&msg.body) {
+        return pg.hold_back(from, msg, cx);
     }
     let asked_now = msg.interval == pg.interval();
     let PgMessage { pgid, from: shard, epoch, interval, body } = msg;
@@ -450,7 +450,7 @@ pub(super) fn deliver_to_pg(pg: &mut Pg, from: PgShard, msg: PgMessage, cx: &mut
         body => return deliver_other(pg, from, interval, asked_now, body, cx),
     };
     if let Taken::NoRoom(body) | Taken::OnDevice(body) = taken {
-        pg.wait_for_room(from, PgMessage { pgid, from: shard, epoch, interval, body }, cx);
+        pg.hold_back(from, PgMessage { pgid, from: shard, epoch, interval, body }, cx);
     }
 }
 

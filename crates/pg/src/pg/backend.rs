@@ -20,7 +20,7 @@ use super::rebuild::Rebuilding;
 use super::replicate::{WRITE_MAX, put_entries};
 use super::witness::Inquiries;
 use super::{Pg, Phase, persist};
-use crate::coded::{self, Geometry, Kept, Parts, ShardPart, SplitStop};
+use crate::coded::{self, Adds, Geometry, Kept, Parts, ShardPart, SplitStop};
 use crate::entry::LogEntry;
 use crate::exec::ExecStop;
 use crate::info::AfterWrite;
@@ -351,7 +351,7 @@ impl Pg {
             // The second time takes it out again.
             adds.iter_mut().for_each(|add| add.data = vec![0; add.data.len()].into());
         }
-        let ready = coded::prepare(&mut cx.store, self.id, part.txn, (&adds, old), &here)?;
+        let ready = coded::prepare(&mut cx.store, self.id, part.txn, Adds { adds: &adds, old }, &here)?;
         let damaged: BTreeSet<HObject> = ready.damaged.into_iter().chain(stale).collect();
         let mut txn = ready.txn;
         // With the write: its version must never be that of a shard which nobody knows to be damaged.

@@ -5,7 +5,7 @@
 //! handle_rep_op ─► old_chunks ─► (Output::Read, Input::Read) ─► chunk_was_read ─► handle_rep_op
 //! ```
 //! Invariants:
-//! 1. While chunks are read for a write it is the first in `Pg::waiting_for_room`. All that changes data of
+//! 1. While chunks are read for a write it is the first in `Pg::held_back`. All that changes data of
 //!    this copy waits behind it, so what was read is what the store has when the write is applied.
 //! 2. A read that fails, or comes too late (see `store::ReadPlan`), is no answer: the chunk is read when the
 //!    write is applied, which tells damage from a block that has moved.
@@ -41,12 +41,9 @@ impl Pg {
         let Some(coded) = op.coded.as_ref().filter(|coded| !coded.adds.is_empty()) else {
             return Some(OldChunks::new());
         };
-        if let Some(begun) = self.chunk_reads.take_if(|begun| begun.prev == op.prev) {
-            if begun.under_way.is_empty() {
-                return Some(begun.found);
-            }
-            self.chunk_reads = Some(begun);
-            return None;
+        if let Some(begun) = self.chunk_reads.as_ref().filter(|begun| begun.prev == op.prev) {
+            let is_read = begun.under_way.is_empty();
+            return self.chunk_reads.take_if(|_| is_read).map(|begun| begun.found);
         }
         let mut begun = ChunkReads { prev: op.prev, under_way: BTreeMap::new(), found: OldChunks::new() };
         for (at, add) in coded.adds.iter().enumerate() {

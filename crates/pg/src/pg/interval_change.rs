@@ -72,7 +72,7 @@ impl Pg {
         requests.extend(self.waiting_for_lease.drain(..));
         requests.extend(self.waiting_for_space.drain(..));
         self.short_of = 0;
-        self.waiting_for_room.clear();
+        self.held_back.clear();
         self.chunk_reads = None;
         self.release_all_backoffs(cx);
         requests.extend(self.ready.drain(..));

@@ -200,7 +200,7 @@ pub(crate) struct Pg {
     pub short_of: u64,
     /// Messages of members for which the store has no room, or the first of which waits for `chunk_reads`,
     /// and those that came after it.
-    pub waiting_for_room: VecDeque<(PgShard, PgMessage)>,
+    pub held_back: VecDeque<(PgShard, PgMessage)>,
     /// What is read for the first of them.
     pub chunk_reads: Option<ChunkReads>,
     /// How often it was activated: the PG may peer more than once in an interval.
@@ -265,7 +265,7 @@ impl Pg {
             waiting_for_lease: VecDeque::new(),
             waiting_for_space: VecDeque::new(),
             short_of: 0,
-            waiting_for_room: VecDeque::new(),
+            held_back: VecDeque::new(),
             chunk_reads: None,
             activations: 0,
             activate_sent: Moment::default(),

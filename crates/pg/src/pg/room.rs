@@ -54,13 +54,13 @@ pub(crate) fn tight_room(cx: &Shared) -> Option<u64> {
 
 impl Pg {
     /// Whether messages wait here for room, or for the device. Later messages have to wait behind them.
-    pub fn lacks_room(&self) -> bool {
-        !self.waiting_for_room.is_empty()
+    pub fn holds_back(&self) -> bool {
+        !self.held_back.is_empty()
     }
 
     /// Keeps a message until there is room, and until the device has read what the first one takes.
-    pub fn wait_for_room(&mut self, from: PgShard, msg: PgMessage, cx: &mut Shared) {
-        self.waiting_for_room.push_back((from, msg));
+    pub fn hold_back(&mut self, from: PgShard, msg: PgMessage, cx: &mut Shared) {
+        self.held_back.push_back((from, msg));
         if self.chunk_reads.is_none() {
             cx.space_waited = true;
             cx.uncommitted = true;

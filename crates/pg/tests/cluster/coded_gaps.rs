@@ -400,7 +400,8 @@ fn what_is_planned_anew_waits_for_room() {
 #[test]
 fn what_a_write_adds_to_is_read_outside_the_core() {
     for seed in 0..12 {
-        // Devices of odd seeds have to be waited for. Of six data chunks a difference reads fewer than all others.
+        // Devices of odd seeds have to be waited for. Of six data chunks a difference reads fewer than all
+        // others.
         let (mut s, pool) = cluster_with((6, 2), 7, 0, 2 * seed + 1, long_log());
         let map = s.mon.map.clone();
         let (content, part) = (bytes(&mut s, 100 * CHUNK), bytes(&mut s, 100));
