@@ -125,6 +125,29 @@ impl Stripes {
         })
     }
 
+    /// What the data chunks `index` hold of a range of the object, of which these are the bytes.
+    pub(crate) fn chunk_of(
+        &self,
+        index: usize,
+        range: &Range<u64>,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, CodecError> {
+        let part = self.part(index, range);
+        let len = usize::try_from(part.end - part.start).map_err(|_| CodecError::OutOfRange)?;
+        let mut chunk = Vec::with_capacity(len.min(bytes.len()));
+        let mut at = part.start;
+        while at < part.end {
+            let (stripe, lead) = (at / self.chunk_size, at % self.chunk_size);
+            let len = (part.end - at).min(self.chunk_size - lead);
+            let begin = stripe * self.stripe_width() + index as u64 * self.chunk_size + lead;
+            // All of the range is in memory.
+            let from = begin.checked_sub(range.start).ok_or(CodecError::OutOfRange)? as usize;
+            chunk.extend_from_slice(bytes.get(from..from + len as usize).ok_or(CodecError::OutOfRange)?);
+            at += len;
+        }
+        Ok(chunk)
+    }
+
     /// The range of one shard that holds all of this range of the object, if it lies within one chunk.
     pub fn within_chunk(&self, range: Range<u64>) -> Option<ShardRange> {
         let mut pieces = self.pieces(range);

@@ -180,19 +180,16 @@ impl StripedWrite {
 
     /// The data that is written, as writes of its shards.
     fn data_writes(&self, part: &Part, new: &[u8], updates: &mut Vec<ShardUpdate>) -> Result<(), CodecError> {
-        let mut of_shards = vec![Vec::new(); self.stripes.indices().len()];
-        for piece in self.stripes.pieces(part.range.clone()) {
-            let bytes = new.get(piece.from as usize..(piece.from + piece.len) as usize);
-            let to = of_shards.get_mut(piece.index).ok_or(CodecError::OutOfRange)?;
-            to.extend_from_slice(bytes.ok_or(CodecError::OutOfRange)?);
+        let range = |index| (index, self.stripes.part(index, &part.range));
+        for (index, range) in self.stripes.indices().map(range).filter(|(_, range)| !range.is_empty()) {
+            let bytes = self.stripes.chunk_of(index, &part.range, new)?;
+            updates.push(self.write_of(index, range.start, bytes));
         }
-        let of_shards = self.stripes.indices().zip(of_shards).filter(|(_, bytes)| !bytes.is_empty());
-        updates.extend(of_shards.map(|(index, bytes)| ShardUpdate {
-            shard: self.stripes.shard(index),
-            offset: self.stripes.part(index, &part.range).start,
-            change: Change::Write(bytes),
-        }));
         Ok(())
+    }
+
+    fn write_of(&self, index: usize, offset: u64, bytes: Vec<u8>) -> ShardUpdate {
+        ShardUpdate { shard: self.stripes.shard(index), offset, change: Change::Write(bytes) }
     }
 
     fn encode(
@@ -204,6 +201,42 @@ impl StripedWrite {
         updates: &mut Vec<ShardUpdate>,
     ) -> Result<(), CodecError> {
         let len = usize::try_from(part.span.end - part.span.start).map_err(|_| CodecError::OutOfRange)?;
+        let chunks =
+            match part.range.end - part.range.start == self.stripes.indices().len() as u64 * len as u64 {
+                // Whole stripes: each chunk is made of what is written alone.
+                true => self.stripes.indices().map(|i| self.stripes.chunk_of(i, &part.range, new)).collect(),
+                false => self.laid_over(part, len, old, new),
+            }?;
+        let mut coding = vec![vec![0u8; len]; codec.coding_chunks().len()];
+        let inputs: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+        codec.encode(&inputs, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
+        for (index, mut bytes) in self.stripes.indices().zip(chunks) {
+            let range = self.stripes.part(index, &part.range);
+            if range.is_empty() {
+                continue;
+            }
+            // Of what is encoded its shard has to write what has changed alone.
+            let at = |offset: u64| offset.checked_sub(part.span.start).ok_or(CodecError::OutOfRange);
+            let (from, until) = (at(range.start)? as usize, at(range.end)? as usize);
+            bytes.truncate(until);
+            bytes.drain(..from.min(bytes.len()));
+            updates.push(self.write_of(index, range.start, bytes));
+        }
+        let offset = part.span.start;
+        let write = |(shard, bytes)| ShardUpdate { shard, offset, change: Change::Write(bytes) };
+        updates.extend(codec.coding_chunks().iter().zip(coding).map(write));
+        Ok(())
+    }
+
+    /// A stripe's data chunks, each `len` bytes from the beginning of the span: what they hold, and over it
+    /// what is written.
+    fn laid_over(
+        &self,
+        part: &Part,
+        len: usize,
+        old: &[(&Range<u64>, &[u8])],
+        new: &[u8],
+    ) -> Result<Vec<Vec<u8>>, CodecError> {
         let mut chunks = vec![vec![0u8; len]; self.stripes.indices().len()];
         let mut place = |range: &Range<u64>, bytes: &[u8]| -> Result<(), CodecError> {
             for piece in self.stripes.pieces(range.clone()) {
@@ -218,14 +251,7 @@ impl StripedWrite {
         };
         old.iter().try_for_each(|(range, bytes)| place(range, bytes))?;
         place(&part.range, new)?;
-        let mut coding = vec![vec![0u8; len]; codec.coding_chunks().len()];
-        let inputs: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
-        codec.encode(&inputs, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>())?;
-        self.data_writes(part, new, updates)?;
-        let offset = part.span.start;
-        let write = |(shard, bytes)| ShardUpdate { shard, offset, change: Change::Write(bytes) };
-        updates.extend(codec.coding_chunks().iter().zip(coding).map(write));
-        Ok(())
+        Ok(chunks)
     }
 
     fn difference(

@@ -149,6 +149,16 @@ impl Laid<'_> {
         left
     }
 
+    /// The bytes of a range that one change covers: most writes are that.
+    pub fn one_over(&self, range: &Range<u64>) -> Option<&[u8]> {
+        let [segment] = self.over(range) else { return None };
+        let (changed, data) = self.content.changes.get(segment.change)?;
+        let covers = segment.range.start <= range.start && range.end <= segment.range.end;
+        let data = data.as_ref().filter(|_| covers)?;
+        // A range of bytes that are in memory.
+        data.get((range.start - changed.start) as usize..(range.end - changed.start) as usize)
+    }
+
     /// Lays the changes over what a range keeps. `bytes` begins with the range, and has zeros elsewhere.
     pub fn lay_over(&self, range: &Range<u64>, bytes: &mut [u8]) {
         for segment in self.over(range) {
@@ -210,6 +220,11 @@ mod tests {
             }
             let laid = content.laid();
             let whole = 0..content.size;
+            for range in laid.changed(16) {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                laid.lay_over(&range, &mut bytes);
+                assert!(laid.one_over(&range).is_none_or(|one| one == bytes), "{range:?} of {content:?}");
+            }
             let mut bytes = vec![0u8; model.len()];
             laid.lay_over(&whole, &mut bytes);
             let kept = laid.kept(&whole);

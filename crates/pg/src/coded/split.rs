@@ -14,7 +14,7 @@ use store::{ObjectIndex, ObjectKey, Op, Space, StoreError, Txn};
 use types::{Errno, HObject, SpgId};
 
 use super::Geometry;
-use super::content::Content;
+use super::content::{Content, Laid};
 use crate::object::LoadError;
 
 /// Bytes of an object that are wanted.
@@ -356,16 +356,12 @@ impl Split<'_> {
             else {
                 continue;
             };
-            let len = usize::try_from(range.end - range.start).map_err(|_| CodecError::OutOfRange)?;
-            let mut bytes = vec![0; len];
-            for (part, data) in kept.iter().zip(stays) {
-                let at = (part.start - range.start) as usize;
-                let to = bytes.get_mut(at..at + data.len()).ok_or(CodecError::OutOfRange)?;
-                to.copy_from_slice(&data);
-            }
-            laid.lay_over(&range, &mut bytes);
             let was: Vec<&[u8]> = was.iter().map(Bytes::as_ref).collect();
-            updates.extend(plan.updates(codec, &was, &bytes)?);
+            let updated = match laid.one_over(&range) {
+                Some(bytes) => plan.updates(codec, &was, bytes)?,
+                None => plan.updates(codec, &was, &laid_over(&laid, &range, &kept, &stays)?)?,
+            };
+            updates.extend(updated);
         }
         if !needs.is_empty() {
             return Ok(());
@@ -394,6 +390,24 @@ impl Split<'_> {
         });
         Ok(())
     }
+}
+
+/// A range of the object: what it keeps, and over it what changes.
+fn laid_over(
+    laid: &Laid<'_>,
+    range: &Range<u64>,
+    kept: &[Range<u64>],
+    stays: &[Bytes],
+) -> Result<Vec<u8>, CodecError> {
+    let len = usize::try_from(range.end - range.start).map_err(|_| CodecError::OutOfRange)?;
+    let mut bytes = vec![0; len];
+    for (part, data) in kept.iter().zip(stays) {
+        let at = (part.start - range.start) as usize;
+        let to = bytes.get_mut(at..at + data.len()).ok_or(CodecError::OutOfRange)?;
+        to.copy_from_slice(data);
+    }
+    laid.lay_over(range, &mut bytes);
+    Ok(bytes)
 }
 
 /// Where old bytes come from.
