@@ -171,6 +171,13 @@ fn with_clients(root: &Path) -> Result<()> {
     // The gate repeats itself; random seeds are the soak's. This one has a disk that is slower by 100 ms.
     let here = ["--each", "--seed", "2055940849", "--faults", faults];
     thrash(root, "thrasher", &here, &["--each", "--seed", "1", "--faults", of_networks])?;
+    // With an erasure-coded pool: as many OSDs as it can spare, and more. How long an operation may take in
+    // the soak is too little beside other work.
+    let coded = ["--pool", "ec:2+1", "--each", "--seed", "1", "--faults", "kill-spare,below-min-size"];
+    step("the thrasher with an erasure-coded pool", || {
+        let program = ["thrash/thrash.py", "loligo", "--loligo", GATE_BINARY];
+        python(root, ".", &[&program[..], &coded, &["--image", "16", "--stall", "5"]].concat())
+    })?;
     // These seeds' schedules have every kind of fault, and partitions (thrash/test_storm.py).
     thrash(root, "storm", &["--minutes", "0.7", "--seed", "9"], &["--minutes", "0.7", "--seed", "6"])
 }
