@@ -1,10 +1,14 @@
 //! What Ceph's manager does of itself on our monitors and OSDs, each act until its end. It takes minutes, which only
 //! `cargo xtask soak` gives it.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use crate::cluster::{Cluster, text, until};
 use crate::managers::{CephMgr, answer, in_charge, installed};
+use crate::managers_switch::kill_ours;
+use crate::real_ceph::{self, RealCeph};
 
 /// Snapshots that librbd's way makes and removes, by several clients at once.
 const SNAPS: &str = r#"
@@ -169,4 +173,55 @@ fn recovery_is_forced_and_shown(c: &Cluster) {
     clean(c);
     c.ceph("osd in 3");
     clean(c);
+}
+
+/// How much longer Ceph's manager may take on our monitors than on Ceph's, from the end of the one before.
+const LATER: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 5;
+
+/// Two of Ceph's managers, of which the one in charge is failed: how long until the other one answers.
+fn takes_over(ask: &dyn Fn(&str) -> Value, fail: &dyn Fn(&str)) -> Duration {
+    until("a manager in charge and one that stands by", || {
+        let map = ask("mgr dump");
+        map["available"] == true && map["standbys"].as_array().is_some_and(|s| s.len() == 1)
+    });
+    let map = ask("mgr dump");
+    let [old, next] = [&map["active_name"], &map["standbys"][0]["name"]].map(|n| n.as_str().expect("a name"));
+    let began = Instant::now();
+    fail(old);
+    until(&format!("mgr.{next} in charge"), || {
+        let map = ask("mgr dump");
+        map["available"] == true && map["active_name"] == next
+    });
+    began.elapsed()
+}
+
+#[test]
+fn cephs_manager_is_active_as_soon_as_on_ceph() {
+    if !wanted() || !installed("ceph-mgr") || !real_ceph::installed() {
+        return;
+    }
+    let c = Cluster::start(&["--processes"]);
+    c.managed();
+    // What it takes to load modules, and how often it looks, is to be the same on both sides.
+    ["nfs", "restful"].into_iter().for_each(|module| drop(c.ceph(&format!("mgr module disable {module}"))));
+    c.ceph("config set mgr mgr_tick_period 1");
+    let _managers = ["z", "w"].map(|id| CephMgr::start(&c, id));
+    until("managers that stand by", || answer(&c, "mgr stat")["num_standby"] == 2);
+    kill_ours(&c);
+    let mut theirs = RealCeph::with_osds();
+    ["x", "y"].into_iter().for_each(|id| theirs.start("ceph-mgr", &format!("mgr.{id}"), &[]));
+    let (mut on_ours, mut on_ceph) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        on_ceph.push(takes_over(&|line| theirs.json(line), &|name| {
+            drop(theirs.ceph(&format!("mgr fail {name}")))
+        }));
+        on_ours.push(takes_over(&|line| answer(&c, line), &|name| drop(c.ceph(&format!("mgr fail {name}")))));
+    }
+    println!("on our monitors {on_ours:?}, on Ceph's {on_ceph:?}");
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times.get(ROUNDS / 2).copied().unwrap_or_default()
+    };
+    assert!(median(&mut on_ours) <= median(&mut on_ceph) + LATER);
 }

@@ -105,7 +105,7 @@ fn turns() -> usize {
 }
 
 /// `kill -9` to the manager of ours.
-fn kill_ours(c: &Cluster) {
+pub fn kill_ours(c: &Cluster) {
     let (_, pid) = c.pids().into_iter().find(|(name, _)| name == "mgr.x").expect("it runs");
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("kill runs").success());
     until("its end", || !runs(pid));
