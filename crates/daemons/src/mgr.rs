@@ -188,13 +188,18 @@ impl MgrHandle {
         let (answer, answered) = oneshot::channel();
         let begun = within(&self.shell, |shell| {
             let id = shell.asked.fetch_add(1, Ordering::Relaxed);
+            id
             shell.submit_event(Event::Ask { id, ask, answer });
         });
-        let late = || Reply::error(Errno::ETIMEDOUT, "the monitors do not answer");
-        match (begun, tokio::time::timeout(PATIENCE, answered).await) {
-            (Some(()), Ok(Ok(reply))) => reply,
-            (Some(()), Err(_)) => late(),
-            _ => Reply::error(Errno::EAGAIN, "the manager has ended"),
+        let ended = || Reply::error(Errno::EAGAIN, "the manager has ended");
+        let Some(id) = begun else { return ended() };
+        let mut question = Question { shell: Weak::clone(&self.shell), id, open: true };
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(reply) => {
+                question.open = false;
+                reply.unwrap_or_else(|_| ended())
+            }
+            Err(_) => Reply::error(Errno::ETIMEDOUT, "the monitors do not answer"),
         }
     }
 
@@ -217,6 +222,21 @@ impl MgrHandle {
         self.dashboard.clone()
     }
 }
+/// A question that somebody in this process waits for. Whoever stops waiting has given it up.
+struct Question {
+    shell: Weak<Shell>,
+    id: u64,
+    open: bool,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if self.open {
+            let _ = within(&self.shell, |shell| shell.submit_event(Event::GivenUp { id: self.id }));
+        }
+    }
+}
+
 
 async fn tick(shell: Weak<Shell>) {
     let mut every = tokio::time::interval(Duration::from_millis(250));
@@ -279,6 +299,8 @@ enum Event {
     /// Messages wait for another turn.
     Woken,
     /// Somebody in this process asks.
+    /// The same does not wait any more.
+    GivenUp { id: u64 },
     Ask { id: u64, ask: Ask, answer: oneshot::Sender<Reply> },
 }
 
@@ -320,6 +342,10 @@ impl Machine for MgrMachine {
                 Event::Core(input) => self.handle(input),
                 Event::Message { conn, bytes, said } => self.arrive(conn, bytes, said),
                 Event::Woken => self.inbox.woken(),
+                Event::GivenUp { id } => {
+                    self.answers.remove(&id);
+                    self.handle(Input::GivenUp { id });
+                }
                 Event::Ask { id, ask, answer } => self.ask(id, ask, answer),
             }
         }
@@ -364,8 +390,6 @@ impl MgrMachine {
     }
 
     fn ask(&mut self, id: u64, ask: Ask, answer: oneshot::Sender<Reply>) {
-        // Those that have lost their patience do not count.
-        self.answers.retain(|_, answer| !answer.is_closed());
         if self.answers.len() >= MOST_ASKS {
             let _ = answer.send(Reply::error(Errno::EAGAIN, "too many questions wait for the monitors"));
             return;

@@ -215,6 +215,7 @@ impl Manager {
             Input::FromMon { tid, msg } => self.mon_message(now, tid, msg, out),
             Input::MonConnected { gid } => self.mon_connected(now, gid, out),
             Input::Ask { id, ask } => self.asked_here(now, id, ask, out),
+            Input::GivenUp { id } => self.mon_commands.give_up(ReplyTo::Own { id }),
             Input::Hashed { id, hash } => self.hashed(now, id, hash, out),
             Input::Serving(services) => {
                 let news = std::mem::replace(&mut self.serving, services) != self.serving;

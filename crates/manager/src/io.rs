@@ -52,6 +52,10 @@ pub enum Input {
         id: u64,
         ask: Ask,
     },
+    /// Whoever asked under this number does not wait any more.
+    GivenUp {
+        id: u64,
+    },
     /// The bcrypt hash of a password; `None` where none could be made.
     Hashed {
         id: u64,

@@ -1,7 +1,8 @@
 //! Commands that the monitors run on behalf of a client that sent another one to us.
 //!
 //! Invariants:
-//! 1. Each waits under a number of its own until its answer comes or its client leaves.
+//! 1. Each waits under a number of its own until its answer comes, its client leaves, or whoever asked in this
+//!    process gives it up.
 //! 2. Who asked for several at once is answered once, after the last of them; only then what they keep counts
 //!    as kept.
 
@@ -240,10 +241,19 @@ impl MonCommands {
 
     /// A client left.
     pub fn forget(&mut self, conn: ConnId) {
-        self.waiting.retain(|_, w| !matches!(w.to, Target::One(to) if to.conn() == Some(conn)));
+        self.forget_all(|to| to.conn() == Some(conn));
+    }
+
+    /// Whoever asked for it does not wait any more.
+    pub(crate) fn give_up(&mut self, asked: ReplyTo) {
+        self.forget_all(|to| to == asked);
+    }
+
+    fn forget_all(&mut self, gone: impl Fn(ReplyTo) -> bool) {
+        self.waiting.retain(|_, w| !matches!(w.to, Target::One(to) if gone(to)));
         // What was asked for together is seen through.
         for group in self.groups.values_mut() {
-            group.to = group.to.filter(|to| to.conn() != Some(conn));
+            group.to = group.to.filter(|to| !gone(*to));
         }
     }
 }
@@ -289,6 +299,33 @@ mod tests {
         let over: Vec<_> = over.iter().map(|o| (o.to, o.refused.iter().map(|r| r.at).collect())).collect();
         assert_eq!((over, others), (vec![(Some(to), vec![7])], Vec::new()));
         assert_eq!(commands.waiting.len() + commands.groups.len(), 0);
+    }
+
+    #[test]
+    fn what_was_given_up_waits_no_more_and_is_not_asked_again() {
+        let (mut commands, mut out) = (MonCommands::default(), Vec::new());
+        for id in 0..LIMIT as u64 {
+            assert!(commands.send(Fsid::default(), ReplyTo::Own { id }, MonRequest::default(), &mut out));
+        }
+        let one_more = |commands: &mut MonCommands| {
+            commands.send(Fsid::default(), ReplyTo::Own { id: 7 }, MonRequest::default(), &mut Vec::new())
+        };
+        assert!(!one_more(&mut commands), "as many as there may be");
+        (1..LIMIT as u64).for_each(|id| commands.give_up(ReplyTo::Own { id }));
+        out.clear();
+        commands.resend(Fsid::default(), &mut out);
+        assert_eq!(out.len(), 1);
+        assert!(one_more(&mut commands));
+        let plan = Plan {
+            to: Some(ReplyTo::Own { id: 7 }),
+            requests: vec![MonRequest::default()],
+            ..Plan::default()
+        };
+        assert_eq!(commands.send_all(Fsid::default(), plan, &mut out), Ok(()));
+        commands.give_up(ReplyTo::Own { id: 7 });
+        let ack = MMonCommandAck::default();
+        let over = commands.answered(Fsid::default(), commands.last, ack, &mut out).expect("seen through");
+        assert_eq!(over.to, None);
     }
 
     #[test]
