@@ -10,6 +10,7 @@ use admin::Reply;
 use anyhow::Result;
 use cephx::TicketForm;
 use cephx::caps::MgrCap;
+use manager::users::HASH_COST;
 use manager::{Ask, DashboardAt, Input, Manager, Output, PeerInfo, Settings};
 use messages::Message;
 use messages::wire::WireMessage;
@@ -32,8 +33,6 @@ use runtime::session::{MonSession, SharedAuth};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Questions of this process that wait at a time.
 const MOST_ASKS: usize = 64;
-/// Of bcrypt, as Ceph's module has it.
-const HASH_COST: u32 = 12;
 
 /// How to start a manager.
 #[derive(Clone)]
@@ -188,8 +187,8 @@ impl MgrHandle {
         let (answer, answered) = oneshot::channel();
         let begun = within(&self.shell, |shell| {
             let id = shell.asked.fetch_add(1, Ordering::Relaxed);
-            id
             shell.submit_event(Event::Ask { id, ask, answer });
+            id
         });
         let ended = || Reply::error(Errno::EAGAIN, "the manager has ended");
         let Some(id) = begun else { return ended() };
@@ -222,6 +221,7 @@ impl MgrHandle {
         self.dashboard.clone()
     }
 }
+
 /// A question that somebody in this process waits for. Whoever stops waiting has given it up.
 struct Question {
     shell: Weak<Shell>,
@@ -236,7 +236,6 @@ impl Drop for Question {
         }
     }
 }
-
 
 async fn tick(shell: Weak<Shell>) {
     let mut every = tokio::time::interval(Duration::from_millis(250));
@@ -299,9 +298,9 @@ enum Event {
     /// Messages wait for another turn.
     Woken,
     /// Somebody in this process asks.
+    Ask { id: u64, ask: Ask, answer: oneshot::Sender<Reply> },
     /// The same does not wait any more.
     GivenUp { id: u64 },
-    Ask { id: u64, ask: Ask, answer: oneshot::Sender<Reply> },
 }
 
 /// A message of a client or a daemon.
@@ -342,11 +341,11 @@ impl Machine for MgrMachine {
                 Event::Core(input) => self.handle(input),
                 Event::Message { conn, bytes, said } => self.arrive(conn, bytes, said),
                 Event::Woken => self.inbox.woken(),
+                Event::Ask { id, ask, answer } => self.ask(id, ask, answer),
                 Event::GivenUp { id } => {
                     self.answers.remove(&id);
                     self.handle(Input::GivenUp { id });
                 }
-                Event::Ask { id, ask, answer } => self.ask(id, ask, answer),
             }
         }
         // Whatever else came has taken its time.

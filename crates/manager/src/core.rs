@@ -295,6 +295,9 @@ impl Manager {
         }
         self.tell_progress(now, out);
         self.ask_for_disks(now, out);
+        if self.mon && !self.fsid().is_zero() && self.users.ask_again(now.mono) {
+            self.ask_for(Kept::Users, &json!({ "prefix": "config-key get", "key": users::KEY }), out);
+        }
     }
 
     /// Looks how far events have come, and has the monitors keep those that are over.
@@ -448,7 +451,8 @@ impl Manager {
                 Some(Kept::Disks(kind)) => self.devices.take_metadata(kind, &ack.output),
                 Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
                 Some(Kept::Users) => {
-                    out.extend(self.users.load(ack.result, &ack.output).err().map(Output::Warn));
+                    let loaded = self.users.load(now.mono, ack.result, &ack.output);
+                    out.extend(loaded.err().map(Output::Warn));
                 }
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
                 None => {
@@ -570,9 +574,13 @@ impl Manager {
             (Kept::Progress, json!({ "prefix": "config-key get", "key": progress::KEY })),
             (Kept::Users, json!({ "prefix": "config-key get", "key": users::KEY })),
         ] {
-            let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
-            self.asked.insert(self.mon_commands.send_own(fsid, request, out), kept);
+            self.ask_for(kept, &command, out);
         }
+    }
+
+    fn ask_for(&mut self, kept: Kept, command: &serde_json::Value, out: &mut Vec<Output>) {
+        let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
+        self.asked.insert(self.mon_commands.send_own(self.fsid(), request, out), kept);
     }
 
     /// Asks what OSDs and monitors say of their disks, when that is due. Ours say nothing of them.
@@ -584,8 +592,7 @@ impl Manager {
         self.disks_at = None;
         for kind in ["osd", "mon"] {
             let command = json!({ "prefix": format!("{kind} metadata"), "format": "json" });
-            let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
-            self.asked.insert(self.mon_commands.send_own(self.fsid(), request, out), Kept::Disks(kind));
+            self.ask_for(Kept::Disks(kind), &command, out);
         }
     }
 
@@ -594,8 +601,7 @@ impl Manager {
         let fsid = self.fsid();
         if self.file_systems.take_map(map) && !fsid.is_zero() {
             let command = json!({ "prefix": "mds metadata", "format": "json" });
-            let request = MonRequest { json: command.to_string(), ..MonRequest::default() };
-            self.asked.insert(self.mon_commands.send_own(fsid, request, out), Kept::Mds);
+            self.ask_for(Kept::Mds, &command, out);
         }
     }
 

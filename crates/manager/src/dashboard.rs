@@ -134,14 +134,15 @@ impl Manager {
             said = then.apply(db, hash, i64::from(now.wall.sec))?;
             Ok(())
         });
-        let db = match changed {
-            Ok(db) => db,
+        let changed = match changed {
+            Ok(changed) => changed,
             Err(refusal) => return out.push(to.reply(command::dashboard::refused(refusal))),
         };
-        let requests = vec![command::dashboard::request(&db)];
-        let plan = Plan { to: Some(to), requests, done: Reply::text(said), then: Then::Users(Box::new(db)) };
+        let requests = vec![command::dashboard::request(&changed.db)];
+        let then = Then::Users(Box::new(changed));
+        let plan = Plan { to: Some(to), requests, done: Reply::text(said), then };
         if self.mon_commands.send_all(self.fsid(), plan, out).is_err() {
-            self.users.kept(None);
+            self.users.unsent();
             out.push(to.reply(Reply::error(Errno::EAGAIN, "too many commands wait for the monitors")));
         }
     }

@@ -15,7 +15,7 @@ use crate::core::Manager;
 use crate::io::Output;
 use crate::mon_commands::{MonRequest, Over, Plan, Refused};
 use crate::rbd::schedule::{Level, Schedule};
-use crate::users::AccessDb;
+use crate::users::Changed;
 use crate::{crashes, devices};
 
 const SAID_AGAIN: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub(crate) enum Then {
     /// The autoscaler of all pools is switched off, or on.
     NoAutoscale(bool),
     /// Who may sign in to the dashboard.
-    Users(Box<AccessDb>),
+    Users(Box<Changed>),
     /// When the trash of all pools is emptied.
     TrashSchedule(Schedule),
 }
@@ -130,7 +130,7 @@ impl Manager {
                     self.progress.scaling_is_over(now);
                 }
             }
-            Then::Users(db) => self.users.kept(is_done.then_some(*db)),
+            Then::Users(changed) => self.users.kept(now.mono, *changed, is_done),
             Then::TrashSchedule(schedule) => {
                 self.rbd.setting = false;
                 if is_done {

@@ -30,6 +30,8 @@ struct Cluster {
     kept: Option<Value>,
     /// What is asked for is refused.
     refuse: bool,
+    /// The monitors do not say which users there are.
+    silent: bool,
     hashed: Vec<String>,
     served: Vec<Option<DashboardAt>>,
     warned: Vec<String>,
@@ -48,6 +50,7 @@ impl Cluster {
             w,
             kept,
             refuse: false,
+            silent: false,
             hashed: Vec::new(),
             served: Vec::new(),
             warned: Vec::new(),
@@ -110,6 +113,7 @@ impl Cluster {
         let cmd: Value = serde_json::from_str(&m.cmd[0]).unwrap();
         let ack = MMonCommandAck::default();
         match (cmd["prefix"].as_str().unwrap(), cmd["key"] == KEY) {
+            ("config-key get", true) if self.silent => MMonCommandAck { result: Errno::EAGAIN.neg(), ..ack },
             ("config-key get", true) => match &self.kept {
                 Some(kept) => MMonCommandAck { output: kept.to_string().into(), ..ack },
                 None => MMonCommandAck { result: -2, ..ack },
@@ -199,6 +203,9 @@ fn what_makes_no_user_is_refused_and_changes_nothing() {
     assert_eq!(c.create("", "read-only", "p@ssw0rd").0, -22);
     assert_eq!(c.create("a\u{1b}[31m", "read-only", "p@ssw0rd").0, -22);
     assert_eq!(c.create(&"x".repeat(300), "read-only", "p@ssw0rd").0, -22);
+    // Sessions of whoever signs in with a code have this name.
+    assert!(c.create("once", "read-only", "p@ssw0rd").1.contains("no user has it"));
+    assert_eq!(c.of("set-login-credentials", "once", "p@ssw0rd").0, -22);
     assert_eq!((c.hashed.len(), &c.kept), (0, &None));
     c.refuse = true;
     assert_eq!(c.create("ann", "read-only", "p@ssw0rd"), (-22, "no room".to_owned()));
@@ -216,6 +223,22 @@ fn users_that_cannot_be_read_are_left_as_they_are() {
     assert!(c.warned.iter().any(|w| w.contains(KEY)), "{:?}", c.warned);
     assert_eq!(c.create("ann", "read-only", "p@ssw0rd").0, Errno::EAGAIN.neg());
     assert_eq!(c.kept, Some(odd));
+}
+
+#[test]
+fn monitors_that_do_not_say_which_users_there_are_are_asked_again() {
+    let mut c = Cluster::new();
+    assert_eq!(c.create("ann", "read-only", "p@ssw0rd").0, 0);
+    c.silent = true;
+    // The manager loses its place and gets it back.
+    c.map(GID + 1, &["dashboard"]);
+    c.takes_charge(&["dashboard"]);
+    assert_eq!(c.w.manager.user("ann"), None);
+    assert_eq!(c.create("bob", "read-only", "p@ssw0rd").0, Errno::EAGAIN.neg(), "nothing is overwritten");
+    c.silent = false;
+    c.w.advance(Duration::from_secs(3));
+    c.go_on();
+    assert!(c.w.manager.user("ann").is_some());
 }
 
 #[test]

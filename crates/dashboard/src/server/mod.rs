@@ -17,6 +17,7 @@ use std::time::Duration;
 use admin::Reply;
 use bytes::Bytes;
 use daemons::mgr::MgrHandle;
+use manager::users::HASH_COST;
 use manager::{Ask, DashboardAt};
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -28,8 +29,6 @@ use live::Live;
 
 /// A port that is taken, or a certificate that is no use, is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// What users' hashes cost.
-const HASH_COST: u32 = 12;
 /// Passwords that are looked at together: each keeps a core busy for a good part of a second.
 const MOST_HASHES: usize = 2;
 

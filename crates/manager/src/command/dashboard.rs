@@ -13,7 +13,7 @@ use crate::command::{Command, Ctx};
 use crate::mon_commands::MonRequest;
 use crate::outcome::Then;
 use crate::users::{
-    self, AccessDb, LONGEST, Refusal, SHORTEST, User, WithHash, check_password, python, system_names,
+    self, AccessDb, LONGEST, ONCE, Refusal, SHORTEST, User, WithHash, check_password, python, system_names,
 };
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -98,9 +98,10 @@ impl Ctx<'_> {
     ) -> Reply {
         match self.users.change(how) {
             Err(refusal) => refused(refusal),
-            Ok(db) => {
-                let done = Reply::text(say(&db));
-                self.ask_monitors_for_all(vec![request(&db)], done, Then::Users(Box::new(db)))
+            Ok(changed) => {
+                let done = Reply::text(say(&changed.db));
+                let requests = vec![request(&changed.db)];
+                self.ask_monitors_for_all(requests, done, Then::Users(Box::new(changed)))
             }
         }
     }
@@ -112,6 +113,16 @@ impl Ctx<'_> {
             return Err(Reply::error(Errno::EINVAL, why));
         }
         Ok(name.to_owned())
+    }
+
+    /// The name of a user who may be a new one.
+    fn new_username(&self) -> Result<String, Reply> {
+        let name = self.username()?;
+        if name == ONCE {
+            let why = format!("'{ONCE}' is the name of whoever signs in with a code: no user has it");
+            return Err(Reply::error(Errno::EINVAL, why));
+        }
+        Ok(name)
     }
 
     /// The password in the file that came with the command. Source: CLICheckNonemptyFileInput.
@@ -152,7 +163,7 @@ fn shown(db: &AccessDb, username: &str) -> String {
 }
 
 fn set_login_credentials(ctx: &mut Ctx<'_>) -> Reply {
-    match ctx.username().and_then(|username| Ok((username, ctx.password()?))) {
+    match ctx.new_username().and_then(|username| Ok((username, ctx.password()?))) {
         Err(reply) => reply,
         Ok((username, password)) => ctx.hash(password, WithHash::Credentials { username }),
     }
@@ -198,7 +209,7 @@ fn user_create(ctx: &mut Ctx<'_>) -> Reply {
 
 fn new_user(ctx: &Ctx<'_>) -> Result<(String, User), Reply> {
     let password = ctx.password()?;
-    let username = ctx.username()?;
+    let username = ctx.new_username()?;
     let db = ctx.users.db().ok_or_else(unknown)?;
     let role = ctx.args.text("rolename").map(ToOwned::to_owned);
     if let Some(name) = role.as_ref().filter(|name| db.role(name).is_none()) {
@@ -232,7 +243,8 @@ fn enable(ctx: &mut Ctx<'_>, on: bool) -> Reply {
     let (name, now) = (ctx.args.text_or_empty("username").to_owned(), ctx.seconds());
     let change = |db: &mut AccessDb| -> Result<(), Refusal> {
         let user = db.user(&name)?;
-        (user.enabled, user.last_update) = (on, now);
+        user.enabled = on;
+        user.touch(now);
         Ok(())
     };
     ctx.change_users(change, |db| shown(db, &name))
@@ -257,7 +269,7 @@ fn set_roles(ctx: &mut Ctx<'_>) -> Reply {
         }
         let user = db.user(&name)?;
         user.roles = roles.iter().cloned().collect();
-        user.last_update = now;
+        user.touch(now);
         Ok(())
     };
     ctx.change_users(change, |db| shown(db, &name))

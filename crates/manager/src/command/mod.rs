@@ -331,7 +331,7 @@ pub(crate) fn answer(
             let plan = Plan { to: Some(to), ..plan };
             let untaken = manager.mon_commands.send_all(fsid, plan, out).err();
             if untaken.as_ref().is_some_and(|plan| matches!(plan.then, Then::Users(_))) {
-                manager.users.kept(None);
+                manager.users.unsent();
             }
             untaken.is_none()
         }

@@ -82,7 +82,7 @@ impl Role {
         });
         Some(Self {
             name: value.get("name")?.as_str()?.to_owned(),
-            description: value.get("description")?.as_str().map(ToOwned::to_owned),
+            description: super::text_or_null(value.get("description")?)?,
             scopes: scopes.collect::<Option<_>>()?,
         })
     }
