@@ -49,9 +49,8 @@ async fn served(admin: &AdminClient) -> Result<Option<String>> {
 }
 
 async fn switch_on(admin: &AdminClient) -> Result<String> {
-    let get = json!({ "prefix": "config get", "who": "mgr", "key": PORT_OPTION });
-    let is_set = client::command(admin, get).await.is_ok_and(|v| v.as_i64() != Some(PORT.into()));
-    if !is_set {
+    let set = client::command(admin, json!({ "prefix": "config dump" })).await;
+    if !is_port_set(&set.context("the dashboard's port cannot be asked for")?) {
         let port = free_port()?.to_string();
         let set = json!({ "prefix": "config set", "who": "mgr", "name": PORT_OPTION, "value": port });
         client::command(admin, set).await.context("the dashboard's port cannot be set")?;
@@ -74,6 +73,16 @@ async fn switch_on(admin: &AdminClient) -> Result<String> {
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Whether somebody has said at which port it is to be served, for all managers or for one.
+fn is_port_set(dump: &Value) -> bool {
+    let is_it = |name: &str| {
+        let option = name.strip_prefix("mgr/dashboard/").unwrap_or_default();
+        option == "server_port" || option.ends_with("/server_port")
+    };
+    let mut set = dump.as_array().into_iter().flatten().filter_map(|entry| entry.get("name")?.as_str());
+    set.any(is_it)
 }
 
 fn free_port() -> Result<u16> {
@@ -102,6 +111,15 @@ fn code() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_set_is_kept_whatever_it_is() {
+        let set = |name: &str, value: &str| json!([{ "section": "mgr", "name": name, "value": value }]);
+        assert!(is_port_set(&set(PORT_OPTION, "8080")), "the usual one as well");
+        assert!(is_port_set(&set("mgr/dashboard/x/server_port", "9000")));
+        assert!(!is_port_set(&set("mgr/dashboard/ssl_server_port", "8443")));
+        assert!(!is_port_set(&json!([])));
+    }
 
     #[test]
     fn codes_are_long_and_differ() {

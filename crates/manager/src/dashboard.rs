@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use admin::options::ModuleSetting;
 use bytes::Bytes;
 use monitor::command::Reply;
 use types::{Errno, Now};
@@ -16,7 +17,6 @@ use types::{Errno, Now};
 use crate::command::{self, ReplyTo};
 use crate::core::Manager;
 use crate::io::{Ask, Output};
-use crate::modules::is_on;
 use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 use crate::users::{User, WithHash};
@@ -54,7 +54,7 @@ impl DashboardAt {
         };
         let tls = match get("ssl") {
             None | Some("auto") => !ip.is_loopback(),
-            given => is_on(given, true),
+            Some(given) => boolean("ssl", given)?,
         };
         if !tls && !ip.is_loopback() {
             return Err(format!(
@@ -71,6 +71,14 @@ impl DashboardAt {
         };
         Ok(Self { addr: SocketAddr::new(ip, port), tls })
     }
+}
+
+/// A switch as options' values are read everywhere.
+fn boolean(option: &str, given: &str) -> Result<bool, String> {
+    let setting = ModuleSetting { kind: "bool", ..ModuleSetting::default() };
+    let read = setting.option().parse_value(given);
+    let odd = |_| format!("mgr/{MODULE}/{option} is neither auto nor true nor false: '{given}'");
+    read.map(|v| v == "true").map_err(odd)
 }
 
 /// So many passwords are hashed at a time.
@@ -189,7 +197,10 @@ mod tests {
             Ok(("127.0.0.1:2".to_owned(), false))
         );
         assert_eq!(at(&[("y/server_port", "2")]), Ok(("127.0.0.1:8080".to_owned(), false)));
-        for bad in [("server_addr", "here"), ("server_port", "0"), ("server_port", "70000")] {
+        assert_eq!(at(&[("ssl", "1")]), Ok(("127.0.0.1:8443".to_owned(), true)));
+        for bad in
+            [("server_addr", "here"), ("server_port", "0"), ("server_port", "70000"), ("ssl", "perhaps")]
+        {
             assert!(at(&[bad]).is_err(), "{bad:?}");
         }
     }

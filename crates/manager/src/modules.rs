@@ -88,7 +88,11 @@ const KINDS: [&str; 11] =
 fn described(options: &[(&str, &str, &str)]) -> BTreeMap<String, RawEnvelope> {
     let option = |(name, kind, default): &(&str, &str, &str)| {
         let kind = KINDS.iter().position(|k| k == kind).and_then(|at| u8::try_from(at).ok()).unwrap_or(2);
-        let modes = [Mode::None, Mode::CrushCompat, Mode::Upmap].map(|mode| mode.name().to_owned());
+        let choices: &[&str] = match *name {
+            "mode" => &[Mode::None.name(), Mode::CrushCompat.name(), Mode::Upmap.name()],
+            "ssl" => &["auto", "true", "false"],
+            _ => &[],
+        };
         let option = ModuleOption {
             name: (*name).to_owned(),
             kind,
@@ -96,7 +100,7 @@ fn described(options: &[(&str, &str, &str)]) -> BTreeMap<String, RawEnvelope> {
             level: 1,
             flags: 1,
             default_value: (*default).to_owned(),
-            enum_allowed: if *name == "mode" { modes.into() } else { BTreeSet::new() },
+            enum_allowed: choices.iter().map(|c| (*c).to_owned()).collect(),
             ..ModuleOption::default()
         };
         ((*name).to_owned(), RawEnvelope(option.to_bytes()))
