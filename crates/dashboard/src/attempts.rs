@@ -98,7 +98,7 @@ fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, Count>, now: Duration, key: K)
 }
 
 /// An address; of IPv6 the network of 64 bits, which one customer has whole.
-fn network(from: IpAddr) -> u128 {
+pub fn network(from: IpAddr) -> u128 {
     match from.to_canonical() {
         IpAddr::V4(ip) => u128::from(u32::from(ip)) | 1 << 127,
         IpAddr::V6(ip) => u128::from(ip) >> 64,

@@ -1,7 +1,8 @@
 //! Connections of browsers and scripts.
 //!
 //! 1. A connection that neither asks nor takes its answer ends.
-//! 2. There are at most [`MOST`], half of them of one address; whoever comes beyond that is cut off.
+//! 2. There are at most [`MOST`], half of them of one network; whoever comes beyond that is cut off.
+//! 3. A client that is gone without a word is noticed within [`STALLED`], also while a stream is open to it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -22,6 +24,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
 use super::{Shared, answer, lock};
+use crate::attempts::network;
 
 const MOST: usize = 512;
 /// How long the handshake may take.
@@ -34,14 +37,15 @@ const STALLED: Duration = Duration::from_secs(30);
 const BUFFER: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 
-/// Connections by address.
-type Places = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
+/// Connections by network, as attempts to sign in are counted: of IPv6 one client has many addresses.
+type Places = Arc<Mutex<BTreeMap<u128, usize>>>;
 
 /// One connection's place, while it lasts.
-struct Place(Places, IpAddr);
+struct Place(Places, u128);
 
 impl Place {
     fn take(places: &Places, peer: IpAddr) -> Option<Self> {
+        let peer = network(peer);
         let mut all = lock(places);
         let total: usize = all.values().sum();
         let of_peer = all.get(&peer).copied().unwrap_or(0);
@@ -85,9 +89,23 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<
             tracing::debug!("{peer} has too many connections to the dashboard, or all have");
             continue;
         };
-        let _ = stream.set_nodelay(true);
+        if let Err(e) = notices_who_is_gone(&stream) {
+            tracing::debug!("{peer}: the connection to the dashboard is not watched: {e}");
+        }
         all.spawn(connection(stream, peer, tls.clone(), Arc::clone(&shared), place));
     }
+}
+
+/// Sends at once, and has the kernel end the connection when nothing of it is acknowledged any more: neither
+/// what was sent nor, while nothing is, the kernel's own questions.
+fn notices_who_is_gone(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let stalled_ms = u32::try_from(STALLED.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, stalled_ms)?;
+    sockopt::set_tcp_keepidle(stream, STALLED / 2)?;
+    sockopt::set_tcp_keepintvl(stream, STALLED / 6)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    Ok(())
 }
 
 async fn connection(
@@ -175,12 +193,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
 
     #[test]
-    fn one_address_takes_half_of_the_places_and_gives_them_back() {
+    fn one_network_takes_half_of_the_places_and_gives_them_back() {
         let places = Places::default();
         let take = |n: u32| Place::take(&places, IpAddr::V4(Ipv4Addr::from(n)));
         let one: Vec<Place> = (0..MOST).map_while(|_| take(1)).collect();
@@ -189,5 +207,23 @@ mod tests {
         assert_eq!(others.len(), MOST / 2);
         drop((one, others));
         assert!(lock(&places).is_empty());
+        // A client has a network of IPv6 addresses whole.
+        let v6 = |n: usize| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n as u16));
+        let one: Vec<Place> = (0..MOST).map_while(|n| Place::take(&places, v6(n))).collect();
+        assert_eq!(one.len(), MOST / 2);
+    }
+
+    #[tokio::test]
+    async fn the_kernel_ends_connections_of_clients_that_are_gone() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("bound");
+        let client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let (stream, _) = listener.accept().await.expect("accepted");
+        notices_who_is_gone(&stream).expect("set");
+        assert_eq!(sockopt::tcp_user_timeout(&stream).expect("known"), 30_000);
+        assert!(sockopt::socket_keepalive(&stream).expect("known"));
+        let asked =
+            sockopt::tcp_keepidle(&stream).expect("known") + sockopt::tcp_keepintvl(&stream).expect("known");
+        assert!(asked < STALLED, "{asked:?}");
+        drop(client);
     }
 }
