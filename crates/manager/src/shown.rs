@@ -93,6 +93,12 @@ impl Manager {
         self.progress.completed.clone()
     }
 
+    /// What [`Self::pg_cells`] is made of: the same again only while neither the map nor what is known of PGs has
+    /// changed.
+    pub fn pg_version(&self) -> (u32, u64) {
+        (self.map.as_ref().map_or(0, |map| map.epoch.0), self.pgs.version)
+    }
+
     /// A cell for each PG: its number, its state's place among `states`, its primary, objects, bytes, and
     /// copies that are not where they belong.
     pub fn pg_cells(&self) -> Value {

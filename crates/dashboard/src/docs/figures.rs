@@ -59,6 +59,31 @@ pub fn figures(m: &Moment<'_>) -> Value {
     out
 }
 
+/// Parts of an event that not everybody may read, and the scope of each, as in the documents of health.
+const SCOPES: [(&str, &str); 9] = [
+    ("usage", "pool"),
+    ("client", "pool"),
+    ("recovery", "pool"),
+    ("pools", "pool"),
+    ("pgs", "osd"),
+    ("objects", "osd"),
+    ("osds", "osd"),
+    ("mons", "monitor"),
+    ("mgrs", "manager"),
+];
+
+/// An event without what a user may not read.
+pub fn seen(event: &Value, may_read: impl Fn(&str) -> bool) -> Value {
+    let hidden = |name: &str| SCOPES.iter().any(|(part, scope)| *part == name && !may_read(scope));
+    let fields = event.as_object().into_iter().flatten();
+    Value::Object(fields.filter(|(name, _)| !hidden(name)).map(|(n, v)| (n.clone(), v.clone())).collect())
+}
+
+/// The same of a history, which has what clients get.
+pub fn history_seen(history: Value, may_read: impl Fn(&str) -> bool) -> Value {
+    if may_read("pool") { history } else { History::default().value() }
+}
+
 fn task(of: &Value) -> Value {
     json!({
         "id": text(of, "/id"),
@@ -131,6 +156,16 @@ mod tests {
         assert_eq!(event["client"]["reads"], json!(10.0));
         assert_eq!(event["tasks"][0]["left_s"], Value::Null);
         assert_eq!(event["health"], json!({ "status": "HEALTH_OK", "checks": [] }));
+        let names = |event: &Value| event.as_object().map(|o| o.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(names(&seen(&event, |_| true)), names(&event));
+        let for_all = names(&seen(&event, |_| false)).unwrap_or_default();
+        assert_eq!(for_all, ["fsid", "at", "manager", "version", "health", "tasks"]);
+        let mut all = names(&event).unwrap_or_default();
+        all.retain(|name| !for_all.contains(name));
+        all.sort_unstable();
+        let mut hidden: Vec<&str> = SCOPES.iter().map(|(part, _)| *part).collect();
+        hidden.sort_unstable();
+        assert_eq!(all, hidden, "each part is for all, or has a scope");
     }
 
     #[test]

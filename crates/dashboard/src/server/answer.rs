@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::auth::{self, SignedIn, Who};
 use super::body::Body;
-use super::{Shared, live, lock};
+use super::{Cells, Shared, live, lock};
 use crate::docs::{figures, health, log, osds, pools, services};
 use crate::page;
 
@@ -89,15 +89,41 @@ async fn routed(
         return Ok(whole(StatusCode::OK, file.kind, Bytes::from_static(file.bytes)));
     }
     if !path.starts_with("/api/") {
-        return Err(Refused::new(StatusCode::NOT_FOUND, "There is no such path"));
+        return Err(no_path());
     }
     let who = signed_in(shared, request.headers())?;
-    if path == "/api/live" {
-        return Ok(events(shared, &who));
+    let (scope, document) = document_at(&path).ok_or_else(no_path)?;
+    if !may_read(&who, scope) {
+        let why = "You don't have permissions to access that resource";
+        return Err(Refused::new(StatusCode::FORBIDDEN, why));
     }
     let query = Query::of(request.uri().query().unwrap_or_default());
-    let value = document(shared, &who, &path, &query).await?;
+    let value = match document {
+        Document::Live => return Ok(events(shared, &who)),
+        Document::Cells => {
+            return cells(shared).map(|json| whole(StatusCode::OK, "application/json", json));
+        }
+        Document::Tasks => {
+            let tasks = shared.site.manager.with(|m, _| m.ended_tasks()).ok_or_else(ended)?;
+            figures::ended(&tasks)
+        }
+        Document::Tree => tree(shared).await?,
+        Document::Services => service_list(shared, &Maps::ask(shared).await?).await?,
+        Document::Pools => pool_list(shared, query.get("attrs"), query.is_on("stats")).await?,
+        Document::Osds => osd_list(shared).await?,
+        Document::Images => image_list(shared, query.get("pool_name")).await?,
+        Document::Log => log_lines(shared).await?,
+        Document::Health { minimal } => health_of(shared, &who, minimal).await?,
+    };
     Ok(json_response(StatusCode::OK, &value))
+}
+
+fn no_path() -> Refused {
+    Refused::new(StatusCode::NOT_FOUND, "There is no such path")
+}
+
+fn ended() -> Refused {
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, "The manager has ended")
 }
 
 /// On loopback nothing but this host's own names is answered: no name of another site leads here.
@@ -136,11 +162,15 @@ fn is_of_our_page(shared: &Shared, headers: &HeaderMap) -> Result<(), Refused> {
 
 fn signed_in(shared: &Shared, headers: &HeaderMap) -> Result<Who, Refused> {
     let none = || Refused::new(StatusCode::UNAUTHORIZED, "You are not authorized to access that resource");
-    let (token, by_itself) = auth::token(headers).ok_or_else(none)?;
+    let (token, by_itself) = token_of(shared, headers).ok_or_else(none)?;
     if by_itself {
         is_of_our_page(shared, headers)?;
     }
     auth::who(shared, &token).ok_or_else(none)
+}
+
+fn token_of(shared: &Shared, headers: &HeaderMap) -> Option<(String, bool)> {
+    auth::token(headers, shared.at.addr.port())
 }
 
 async fn posted(
@@ -160,11 +190,10 @@ async fn posted(
     }
     let (parts, body) = request.into_parts();
     let body = read(body).await?;
-    match path {
-        "/api/auth" => sign_in(shared, peer, &body).await,
-        "/api/auth/check" => Ok(check(shared, &parts.headers, &body)),
-        "/api/auth/logout" => Ok(sign_out(shared, &parts.headers)),
-        _ => Err(Refused::new(StatusCode::NOT_FOUND, "There is no such path")),
+    match posted_at(path).ok_or_else(no_path)? {
+        Posted::SignIn => sign_in(shared, peer, &body).await,
+        Posted::Check => Ok(check(shared, &parts.headers, &body)),
+        Posted::SignOut => Ok(sign_out(shared, &parts.headers)),
     }
 }
 
@@ -224,7 +253,7 @@ fn with_cookie(shared: &Shared, mut response: Response<Body>, token: &str) -> Re
 /// Whether a token is good: the one in the body, as scripts send it, or that of the request itself.
 fn check(shared: &Shared, headers: &HeaderMap, body: &Value) -> Response<Body> {
     let given = body.get("token").and_then(Value::as_str).map(ToOwned::to_owned);
-    let token = given.or_else(|| auth::token(headers).map(|(token, _)| token));
+    let token = given.or_else(|| token_of(shared, headers).map(|(token, _)| token));
     let value = match token.and_then(|token| auth::who(shared, &token)) {
         Some(who) => auth::session_of(&who),
         None => json!({ "login_url": "#/login" }),
@@ -233,7 +262,7 @@ fn check(shared: &Shared, headers: &HeaderMap, body: &Value) -> Response<Body> {
 }
 
 fn sign_out(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
-    if let Some((token, _)) = auth::token(headers) {
+    if let Some((token, _)) = token_of(shared, headers) {
         lock(&shared.sessions).end(&token);
     }
     with_cookie(shared, json_response(StatusCode::OK, &json!({ "redirect_url": "#/login" })), "")
@@ -241,7 +270,7 @@ fn sign_out(shared: &Shared, headers: &HeaderMap) -> Response<Body> {
 
 fn events(shared: &Arc<Shared>, who: &Who) -> Response<Body> {
     let (of, token) = (Arc::clone(shared), who.token.clone());
-    let rx = live::stream(shared, move || auth::who(&of, &token).is_some());
+    let rx = live::stream(&shared.live, move || auth::still(&of, &token));
     let mut response = Response::new(Body::Events(rx));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
@@ -301,53 +330,120 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What a user must be allowed to read for a path; `Some("")`: nothing more than to be signed in.
-fn scope(path: &str) -> Option<&'static str> {
-    Some(match path {
-        "/api/health/minimal" | "/api/health/full" | "/api/view/tasks" => "",
-        "/api/view/osds" | "/api/view/pgs" | "/api/osd" => "osd",
-        "/api/view/services" => "hosts",
-        "/api/pool" => "pool",
-        "/api/block/image" => "rbd-image",
-        "/api/logs/all" => "log",
-        _ => return None,
-    })
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Document {
+    Health {
+        minimal: bool,
+    },
+    Pools,
+    Osds,
+    Images,
+    Log,
+    Tree,
+    /// Of PGs.
+    Cells,
+    Services,
+    Tasks,
+    Live,
 }
 
-async fn document(shared: &Arc<Shared>, who: &Who, path: &str, query: &Query) -> Result<Value, Refused> {
-    let Some(scope) = scope(path) else {
-        return Err(Refused::new(StatusCode::NOT_FOUND, "There is no such path"));
-    };
-    if !scope.is_empty() && !who.may_read(scope) {
-        let why = "You don't have permissions to access that resource";
-        return Err(Refused::new(StatusCode::FORBIDDEN, why));
+/// Paths, what a user must be allowed to read for each (`""`: anything; parts have scopes of their own), and
+/// what is there.
+const DOCUMENTS: [(&str, &str, Document); 11] = [
+    ("/api/health/minimal", "", Document::Health { minimal: true }),
+    ("/api/health/full", "", Document::Health { minimal: false }),
+    ("/api/pool", "pool", Document::Pools),
+    ("/api/osd", "osd", Document::Osds),
+    ("/api/block/image", "rbd-image", Document::Images),
+    ("/api/logs/all", "log", Document::Log),
+    ("/api/view/osds", "osd", Document::Tree),
+    ("/api/view/pgs", "osd", Document::Cells),
+    ("/api/view/services", "hosts", Document::Services),
+    ("/api/view/tasks", "", Document::Tasks),
+    ("/api/live", "", Document::Live),
+];
+
+fn document_at(path: &str) -> Option<(&'static str, Document)> {
+    DOCUMENTS.iter().find(|(at, ..)| *at == path).map(|(_, scope, document)| (*scope, *document))
+}
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Posted {
+    SignIn,
+    Check,
+    SignOut,
+}
+
+const POSTED: [(&str, Posted); 3] = [
+    ("/api/auth", Posted::SignIn),
+    ("/api/auth/check", Posted::Check),
+    ("/api/auth/logout", Posted::SignOut),
+];
+
+fn posted_at(path: &str) -> Option<Posted> {
+    POSTED.iter().find(|(at, _)| *at == path).map(|(_, posted)| *posted)
+}
+
+/// Whoever has to change the password first reads nothing.
+fn may_read(who: &Who, scope: &str) -> bool {
+    if scope.is_empty() { who.may_read_at_all() } else { who.may_read(scope) }
+}
+
+/// The cells of all PGs, made anew when there is a new map or something new of PGs.
+fn cells(shared: &Shared) -> Result<Bytes, Refused> {
+    let known = lock(&shared.cells).clone();
+    let of = shared.site.manager.with(|m, _| m.pg_version()).ok_or_else(ended)?;
+    if let Some(known) = known.filter(|known| known.of == of) {
+        return Ok(known.json);
     }
-    let ended = || Refused::new(StatusCode::SERVICE_UNAVAILABLE, "The manager has ended");
-    match path {
-        "/api/view/tasks" => {
-            let tasks = shared.site.manager.with(|m, _| m.ended_tasks()).ok_or_else(ended)?;
-            Ok(figures::ended(&tasks))
-        }
-        "/api/view/pgs" => shared.site.manager.with(|m, _| m.pg_cells()).ok_or_else(ended),
-        "/api/view/osds" => {
-            let df = json!({ "prefix": "osd df", "output_method": "tree", "format": "json" });
-            let (df, perf, dump) = tokio::try_join!(
-                shared.mgr(df),
-                shared.mgr(command("osd perf")),
-                shared.mon(command("osd dump")),
-            )?;
-            Ok(osds::tree(&df, &perf, &dump))
-        }
-        "/api/view/services" => service_list(shared).await,
-        "/api/pool" => pool_list(shared, query.get("attrs"), query.is_on("stats")).await,
-        "/api/osd" => osd_list(shared).await,
-        "/api/block/image" => image_list(shared, query.get("pool_name")).await,
-        "/api/logs/all" => {
-            let of = |channel: &str| json!({ "prefix": "log last", "num": log::LINES, "level": "debug", "channel": channel, "format": "json" });
-            let (cluster, audit) = tokio::try_join!(shared.mon(of("cluster")), shared.mon(of("audit")))?;
-            Ok(log::logs(&cluster, &audit))
-        }
-        _ => health_of(shared, who, path.ends_with("/minimal")).await,
+    let (of, value) = shared.site.manager.with(|m, _| (m.pg_version(), m.pg_cells())).ok_or_else(ended)?;
+    let json = Bytes::from(value.to_string());
+    *lock(&shared.cells) = Some(Cells { of, json: json.clone() });
+    Ok(json)
+}
+
+async fn tree(shared: &Arc<Shared>) -> Result<Value, Refused> {
+    let df = json!({ "prefix": "osd df", "output_method": "tree", "format": "json" });
+    let (df, perf, dump) =
+        tokio::try_join!(shared.mgr(df), shared.mgr(command("osd perf")), shared.mon(command("osd dump")),)?;
+    Ok(osds::tree(&df, &perf, &dump))
+}
+
+async fn log_lines(shared: &Arc<Shared>) -> Result<Value, Refused> {
+    let of = |channel: &str| {
+        json!({
+            "prefix": "log last", "num": log::LINES, "level": "debug", "channel": channel, "format": "json",
+        })
+    };
+    let (cluster, audit) = tokio::try_join!(shared.mon(of("cluster")), shared.mon(of("audit")))?;
+    Ok(log::logs(&cluster, &audit))
+}
+
+/// What the monitors say of daemons.
+struct Maps {
+    quorum: Value,
+    mgr_dump: Value,
+    osd_dump: Value,
+    fs_dump: Value,
+    osd_metadata: Value,
+    /// What has registered with the manager.
+    registered: Value,
+}
+
+impl Maps {
+    async fn ask(shared: &Arc<Shared>) -> Result<Self, Refused> {
+        let mon = |prefix: &'static str| shared.mon(command(prefix));
+        let (quorum, mgr_dump, osd_dump, fs_dump, osd_metadata) = tokio::try_join!(
+            mon("quorum_status"),
+            mon("mgr dump"),
+            mon("osd dump"),
+            mon("fs dump"),
+            mon("osd metadata"),
+        )?;
+        let registered = shared.site.manager.with(|m, _| m.services()).unwrap_or_default();
+        Ok(Self { quorum, mgr_dump, osd_dump, fs_dump, osd_metadata, registered })
     }
 }
 
@@ -401,27 +497,20 @@ async fn image_list(shared: &Arc<Shared>, pool: Option<&str>) -> Result<Value, R
     lists.map_err(|why| Refused::new(StatusCode::SERVICE_UNAVAILABLE, why))
 }
 
-async fn service_list(shared: &Arc<Shared>) -> Result<Value, Refused> {
+async fn service_list(shared: &Arc<Shared>, maps: &Maps) -> Result<Value, Refused> {
     let mon = |prefix: &'static str| shared.mon(command(prefix));
-    let (quorum, mgr_dump, osd_dump, fs_dump) =
-        tokio::try_join!(mon("quorum_status"), mon("mgr dump"), mon("osd dump"), mon("fs dump"),)?;
-    let registered = shared.site.manager.with(|m, _| m.services()).unwrap_or_default();
-    let (mon_metadata, mgr_metadata, osd_metadata, mds_metadata) = tokio::try_join!(
-        mon("mon metadata"),
-        mon("mgr metadata"),
-        mon("osd metadata"),
-        mon("mds metadata"),
-    )?;
+    let (mon_metadata, mgr_metadata, mds_metadata) =
+        tokio::try_join!(mon("mon metadata"), mon("mgr metadata"), mon("mds metadata"))?;
     let slow = shared.site.manager.with(|m, _| m.slow_daemons()).unwrap_or_default();
     Ok(services::services(&services::Facts {
-        quorum: &quorum,
-        mgr_dump: &mgr_dump,
-        osd_dump: &osd_dump,
-        fs_dump: &fs_dump,
-        services: &registered,
+        quorum: &maps.quorum,
+        mgr_dump: &maps.mgr_dump,
+        osd_dump: &maps.osd_dump,
+        fs_dump: &maps.fs_dump,
+        services: &maps.registered,
         mon_metadata: &mon_metadata,
         mgr_metadata: &mgr_metadata,
-        osd_metadata: &osd_metadata,
+        osd_metadata: &maps.osd_metadata,
         mds_metadata: &mds_metadata,
         slow: &slow,
     }))
@@ -430,25 +519,16 @@ async fn service_list(shared: &Arc<Shared>) -> Result<Value, Refused> {
 async fn health_of(shared: &Arc<Shared>, who: &Who, minimal: bool) -> Result<Value, Refused> {
     let mon = |prefix: &'static str| shared.mon(command(prefix));
     let detail = |prefix: &str| json!({ "prefix": prefix, "detail": "detail", "format": "json" });
-    let registered = shared.site.manager.with(|m, _| m.services()).unwrap_or_default();
-    let (health_detail, quorum, osd_dump, df, mgr_dump, fs_dump) = tokio::try_join!(
-        shared.mon(detail("health")),
-        mon("quorum_status"),
-        mon("osd dump"),
-        shared.mon(detail("df")),
-        mon("mgr dump"),
-        mon("fs dump"),
-    )?;
     let of_pgs = |what: &str| json!({ "prefix": "pg dump", "dumpcontents": [what], "format": "json" });
-    let (pool_stats, pg_sum, osd_stats, osd_metadata, listed) = tokio::try_join!(
+    let maps = Maps::ask(shared).await?;
+    let (health_detail, df, pool_stats, pg_sum, osd_stats) = tokio::try_join!(
+        shared.mon(detail("health")),
+        shared.mon(detail("df")),
         shared.mgr(command("osd pool stats")),
         shared.mgr(of_pgs("sum")),
         shared.mgr(of_pgs("osds")),
-        mon("osd metadata"),
-        async {
-            service_list(shared).await.map_err(|r| Reply { code: -11, outs: r.detail, data: Bytes::new() })
-        },
     )?;
+    let listed = service_list(shared, &maps).await?;
     let (osd_tree, crush, all_pools) = match minimal {
         true => (Value::Null, Value::Null, Value::Null),
         false => {
@@ -459,17 +539,17 @@ async fn health_of(shared: &Arc<Shared>, who: &Who, minimal: bool) -> Result<Val
     let pg_states = shared.site.manager.with(|m, _| m.pg_states_by_pool()).unwrap_or_default();
     let facts = health::Facts {
         health: &health_detail,
-        quorum: &quorum,
-        osd_dump: &osd_dump,
+        quorum: &maps.quorum,
+        osd_dump: &maps.osd_dump,
         osd_tree: &osd_tree,
         crush: &crush,
-        osd_metadata: &osd_metadata,
+        osd_metadata: &maps.osd_metadata,
         df: &df,
         pool_stats: &pool_stats,
         pg_sum: &pg_sum,
-        mgr_dump: &mgr_dump,
-        fs_dump: &fs_dump,
-        services: &registered,
+        mgr_dump: &maps.mgr_dump,
+        fs_dump: &maps.fs_dump,
+        services: &maps.registered,
         pg_states: &pg_states,
         pgs_by_osd: &osds::pgs_by_osd(&osd_stats),
         pools: all_pools,
@@ -512,9 +592,55 @@ mod tests {
 
     #[test]
     fn each_path_has_a_scope_and_others_have_none() {
-        assert_eq!(scope("/api/osd"), Some("osd"));
-        assert_eq!(scope("/api/health/minimal"), Some(""));
-        assert_eq!(scope("/api/health"), None);
-        assert_eq!(scope("/api/live/"), None);
+        assert_eq!(document_at("/api/osd"), Some(("osd", Document::Osds)));
+        assert_eq!(document_at("/api/health"), None);
+        assert_eq!(document_at("/api/live/"), None);
+        assert_eq!(posted_at("/api/auth/"), None);
+    }
+
+    #[test]
+    fn whoever_has_to_change_the_password_first_reads_nothing() {
+        let of_osds = |update_required| Who {
+            username: "ann".to_owned(),
+            permissions: [("osd".to_owned(), ["read".to_owned()].into())].into(),
+            update_required,
+            token: String::new(),
+        };
+        let paths = |who: &Who| -> Vec<&str> {
+            DOCUMENTS.iter().filter(|(_, scope, _)| may_read(who, scope)).map(|(path, ..)| *path).collect()
+        };
+        assert_eq!(paths(&of_osds(true)), [""; 0]);
+        let for_all = ["/api/health/minimal", "/api/health/full", "/api/view/tasks", "/api/live"];
+        let mut may: Vec<&str> = paths(&of_osds(false));
+        may.retain(|path| !for_all.contains(path));
+        assert_eq!(may, ["/api/osd", "/api/view/osds", "/api/view/pgs"]);
+    }
+
+    /// `get /api/osd` and the like: all that is answered is described, and all that is described is answered.
+    #[test]
+    fn the_description_has_the_paths_that_there_are() {
+        let file = page::file("/openapi.json").expect("the description");
+        let api: Value = serde_json::from_slice(file.bytes).expect("JSON");
+        let mut described = Vec::new();
+        for (path, of) in api["paths"].as_object().expect("paths") {
+            for (method, of) in of.as_object().expect("methods") {
+                described.push(format!("{method} {path}"));
+                let has = |status: &str| of["responses"].get(status).is_some();
+                assert_eq!(has("401") && has("403"), method == "get", "{method} {path}: refusals");
+                let of_all = document_at(path).is_none_or(|(scope, _)| scope.is_empty());
+                let summary = of["summary"].as_str().expect("a summary");
+                assert_eq!(of_all, !summary.contains("Needs `"), "{path}: {summary}");
+                for (_, scope, _) in DOCUMENTS.iter().filter(|(at, scope, _)| at == path && !scope.is_empty())
+                {
+                    assert!(summary.contains(&format!("Needs `{scope}`")), "{path}: {summary}");
+                }
+            }
+        }
+        let gets = DOCUMENTS.iter().map(|(path, ..)| format!("get {path}"));
+        let mut answered: Vec<String> =
+            gets.chain(POSTED.iter().map(|(path, _)| format!("post {path}"))).collect();
+        described.sort_unstable();
+        answered.sort_unstable();
+        assert_eq!(described, answered);
     }
 }

@@ -50,11 +50,19 @@ struct Shared {
     at: DashboardAt,
     sessions: Mutex<Sessions>,
     attempts: Mutex<Attempts>,
-    hashes: Semaphore,
+    hashes: Arc<Semaphore>,
     /// One that nobody's password fits: who there is cannot be told by how long an answer takes.
     decoy: String,
     live: Live,
     images: images::Images,
+    cells: Mutex<Option<Cells>>,
+}
+
+/// The cells of all PGs, and which map and statistics they were made of.
+#[derive(Clone)]
+struct Cells {
+    of: (u32, u64),
+    json: Bytes,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,9 +77,10 @@ impl Shared {
             at,
             sessions: Mutex::default(),
             attempts: Mutex::default(),
-            hashes: Semaphore::new(MOST_HASHES),
+            hashes: Arc::new(Semaphore::new(MOST_HASHES)),
             decoy,
             live: Live::default(),
+            cells: Mutex::default(),
         }
     }
 
@@ -138,7 +147,7 @@ async fn serve(site: &Site, at: DashboardAt) {
     tracing::info!("the dashboard is served at {url}");
     site.manager.serving([("dashboard".to_owned(), url)].into());
     let shared = Arc::new(Shared::new(site.clone(), at, decoy));
-    let feed = live::feed(Arc::clone(&shared));
+    let feed = live::feed(&shared.live, &*shared);
     tokio::select! {
         () = feed => {}
         () = connection::serve(listener, acceptor, Arc::clone(&shared)) => {}

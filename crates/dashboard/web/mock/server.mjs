@@ -1,4 +1,5 @@
-// A server for development: the built page, and the API with the answers of a made-up cluster. User `admin`, password `mock`.
+// A server for development: the built page, and the API with the answers of a made-up cluster. User `admin`, password `mock`; `watcher` may
+// read OSDs alone, `newcomer` has to change the password first.
 //
 //   node mock/server.mjs [PORT] [--well]
 
@@ -16,13 +17,17 @@ const HEADERS = {
   "Cache-Control": "no-store",
 };
 const SCOPES = ["cephfs", "config-opt", "hosts", "log", "manager", "monitor", "osd", "pool", "prometheus", "rbd-image", "rgw"];
-const SESSION = { username: "admin", permissions: Object.fromEntries(SCOPES.map((s) => [s, ["read"]])), sso: false, pwdUpdateRequired: false, pwdExpirationDate: null };
+const USERS = { admin: SCOPES, watcher: ["osd"], newcomer: SCOPES };
+const sessionOf = (username) => ({ username, permissions: Object.fromEntries(USERS[username].map((s) => [s, ["read"]])), sso: false, pwdUpdateRequired: username === "newcomer", pwdExpirationDate: null });
+/** As the manager leaves parts out of the live figures. */
+const PARTS = { usage: "pool", client: "pool", recovery: "pool", pools: "pool", pgs: "osd", objects: "osd", osds: "osd", mons: "monitor", mgrs: "manager" };
+const seen = (figures, username) => Object.fromEntries(Object.entries(figures).filter(([name]) => !PARTS[name] || USERS[username].includes(PARTS[name])));
 
 /** Starts it; `cut` ends all streams and refuses everything until `mend`. */
 export function serve(port, { well = false } = {}) {
   const cluster = new Cluster(well);
   const streams = new Set();
-  const sessions = new Set();
+  const sessions = new Map();
   let down = false;
   let failures = 0;
   const gets = {
@@ -37,8 +42,8 @@ export function serve(port, { well = false } = {}) {
   const server = createServer(async (req, res) => {
     if (down) return res.destroy();
     const path = new URL(req.url, "http://x").pathname;
-    const token = /(?:^|;\s*)token=([^;]+)/.exec(req.headers.cookie ?? "")?.[1];
-    const is = sessions.has(token);
+    const token = /(?:^|;\s*)token-\d+=([^;]+)/.exec(req.headers.cookie ?? "")?.[1];
+    const is = sessions.get(token);
     const say = (status, body, more = {}) => {
       res.writeHead(status, { ...HEADERS, "Content-Type": "application/json", ...more });
       res.end(JSON.stringify(body));
@@ -51,27 +56,29 @@ export function serve(port, { well = false } = {}) {
     }
     if (path === "/api/auth" && req.method === "POST") {
       const { username, password } = JSON.parse(body);
-      if (username !== "admin" || password !== "mock") {
+      if (!Object.hasOwn(USERS, username) || password !== "mock") {
         failures += 1;
         return say(400, { detail: "Invalid credentials", code: "invalid_credentials", component: "auth" }, failures > 2 ? { "Retry-After": String(2 ** (failures - 2)) } : {});
       }
       failures = 0;
       const made = crypto.randomUUID();
-      sessions.add(made);
-      return say(201, { ...SESSION, token: made }, { "Set-Cookie": `token=${made}; HttpOnly; SameSite=Strict; Path=/` });
+      sessions.set(made, username);
+      return say(201, { ...sessionOf(username), token: made }, { "Set-Cookie": `token-${req.socket.localPort}=${made}; HttpOnly; SameSite=Strict; Path=/` });
     }
-    if (path === "/api/auth/check") return say(200, is ? SESSION : { login_url: "#/login" });
+    if (path === "/api/auth/check") return say(200, is ? sessionOf(is) : { login_url: "#/login" });
     if (path === "/api/auth/logout") {
       sessions.delete(token);
       return say(200, { redirect_url: "#/login" });
     }
     if (!is) return say(401, { detail: "You are not authorized to access that resource" });
+    if (is === "newcomer") return say(403, { detail: "You don't have permissions to access that resource" });
     if (path === "/api/live") {
       res.writeHead(200, { ...HEADERS, "Content-Type": "text/event-stream" });
       const tell = (event, data) => res.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
-      tell("history", { points: cluster.points });
-      tell("figures", cluster.figures());
-      const timer = setInterval(() => tell("figures", cluster.figures()), 2_000);
+      const figures = () => tell("figures", seen(cluster.figures(), is));
+      tell("history", { points: USERS[is].includes("pool") ? cluster.points : [] });
+      figures();
+      const timer = setInterval(figures, 2_000);
       streams.add(res);
       res.on("close", () => (clearInterval(timer), streams.delete(res)));
       return;

@@ -58,7 +58,8 @@ export const signOut = (): Promise<unknown> => request("/api/auth/logout", {});
 /** Who is signed in, if anybody. */
 export async function session(): Promise<Session | null> {
   const said = await request<Partial<Session>>("/api/auth/check", {});
-  return said.username ? { username: said.username, permissions: said.permissions ?? {} } : null;
+  const { username, permissions = {}, pwdUpdateRequired = false } = said;
+  return username ? { username, permissions, pwdUpdateRequired } : null;
 }
 
 export interface Loaded<T> {

@@ -54,6 +54,7 @@ export function App() {
   if (who === "unknown") return <p class="empty" role="status">Loading…</p>;
   if (who === null) return <SignIn done={setWho} />;
   if ("down" in who) return <Unreachable why={who.down} again={look} />;
+  if (who.pwdUpdateRequired) return <ChangeFirst who={who} leave={() => setWho(null)} />;
   return <Frame who={who} leave={() => setWho(null)} />;
 }
 
@@ -69,6 +70,24 @@ function Unreachable({ why, again }: { why: string; again: () => void }) {
         <Icon level="err" />
         <span>{why} It is tried again every five seconds.</span>
       </div>
+    </main>
+  );
+}
+
+/** Nothing may be read before. */
+function ChangeFirst({ who, leave }: { who: Session; leave: () => void }) {
+  return (
+    <main class="sign-in">
+      <h1>Loligo</h1>
+      <div class="notice err" role="alert">
+        <Icon level="err" />
+        <span>
+          The password of <Said text={who.username} /> has to be changed first: <code>ceph dashboard ac-user-set-password NAME -i FILE</code>.
+        </span>
+      </div>
+      <button type="button" class="primary" onClick={() => void signOut().then(leave, leave)}>
+        Sign out
+      </button>
     </main>
   );
 }
@@ -133,6 +152,8 @@ function SignIn({ done }: { done: (who: Session) => void }) {
   );
 }
 
+const ASK_EVERY_MS = 300_000;
+
 function Frame({ who, leave }: { who: Session; leave: () => void }) {
   const at = usePath();
   const may = (page: Page): boolean => page.scopes.length === 0 || page.scopes.some((s) => who.permissions[s]?.includes("read"));
@@ -142,7 +163,14 @@ function Frame({ who, leave }: { who: Session; leave: () => void }) {
   const first = useRef(true);
   useEffect(() => {
     start();
-    return stop;
+    // A session ends that nothing is asked in; the live figures are no question. A page that is looked at asks.
+    const timer = setInterval(() => {
+      if (!document.hidden) void session().catch(() => undefined);
+    }, ASK_EVERY_MS);
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
   }, []);
   useEffect(() => {
     document.title = `${page?.title ?? "Not found"} – Loligo`;

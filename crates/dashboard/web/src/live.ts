@@ -120,7 +120,7 @@ function parse<T>(event: Event): T | null {
 
 function extended(points: Point[], f: Figures): Point[] {
   const last = points.at(-1);
-  if (last && last[0] >= f.at) return points;
+  if (!f.client || !f.recovery || (last && last[0] >= f.at)) return points;
   const { reads, writes, read_bytes, write_bytes } = f.client;
   const point: Point = [f.at, reads, writes, read_bytes, write_bytes, f.recovery.bytes, f.recovery.objects];
   return [...points.slice(1 - MOST_POINTS), point];

@@ -37,15 +37,16 @@ export interface Figures {
   manager: string;
   version: string;
   health: { status: Severity; checks: Check[] };
-  usage: { total: number; used: number; avail: number; stored: number; nearfull_ratio: number; full_ratio: number };
-  client: { reads: number; writes: number; read_bytes: number; write_bytes: number };
-  recovery: { bytes: number; objects: number };
-  pgs: { total: number; states: Record<string, number> };
-  objects: { total: number; copies: number; degraded: number; misplaced: number; unfound: number };
-  osds: { total: number; up: number; in: number };
-  mons: { total: number; in_quorum: number };
-  mgrs: { active: string; standbys: number };
-  pools: number;
+  /** From here to `mgrs`: left out where the user may not read it. */
+  usage?: { total: number; used: number; avail: number; stored: number; nearfull_ratio: number; full_ratio: number };
+  client?: { reads: number; writes: number; read_bytes: number; write_bytes: number };
+  recovery?: { bytes: number; objects: number };
+  pgs?: { total: number; states: Record<string, number> };
+  objects?: { total: number; copies: number; degraded: number; misplaced: number; unfound: number };
+  osds?: { total: number; up: number; in: number };
+  mons?: { total: number; in_quorum: number };
+  mgrs?: { active: string; standbys: number };
+  pools?: number;
   tasks: Task[];
 }
 
@@ -157,4 +158,6 @@ export interface Services {
 export interface Session {
   username: string;
   permissions: Record<string, string[]>;
+  /** The password has to be changed first; until then nothing may be read. */
+  pwdUpdateRequired: boolean;
 }

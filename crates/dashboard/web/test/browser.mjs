@@ -19,7 +19,7 @@ if (shots) mkdirSync(shots, { recursive: true });
 const browser = await puppeteer.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
 
 /** A page of its own, signed in unless told otherwise. What the browser complains of fails the test. */
-async function open(server, { width = 1360, height = 900, scheme = "light", signedIn = true } = {}) {
+async function open(server, { width = 1360, height = 900, scheme = "light", signedIn = true, user = "admin" } = {}) {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
   page.complaints = [];
@@ -30,10 +30,10 @@ async function open(server, { width = 1360, height = 900, scheme = "light", sign
   await page.goto(`http://127.0.0.1:${server.port}/`);
   await page.waitForSelector("#name");
   if (signedIn) {
-    await page.type("#name", "admin");
+    await page.type("#name", user);
     await page.type("#password", "mock");
     await page.keyboard.press("Enter");
-    await page.waitForSelector("nav");
+    await page.waitForFunction(() => document.querySelector("nav") || /has to be changed first/.test(document.body.textContent));
   }
   return page;
 }
@@ -161,6 +161,23 @@ const tests = {
     await page.waitForFunction(() => !document.querySelector(".lost"));
     await page.waitForSelector(".age:not(.old)");
     await page.browserContext().close();
+  },
+
+  async "what a user may not read is not there, and a password that has to be changed first is asked for"(server) {
+    const page = await open(server, { user: "watcher" });
+    await page.waitForSelector(".numbers");
+    assert.deepEqual(await page.$$eval(".numbers dt", (all) => all.map((e) => e.textContent)), ["OSDs", "PGs clean", "Objects", "Degraded"]);
+    assert.equal(await page.$(".charts"), null);
+    for (const path of ["osds", "pgs", "tasks"]) await visit(page, path);
+    await axe(page, "watcher");
+    assert.deepEqual(page.complaints, []);
+    await page.browserContext().close();
+    const first = await open(server, { user: "newcomer" });
+    assert.equal(await first.$("nav"), null);
+    await axe(first, "newcomer");
+    await first.click("button.primary");
+    await first.waitForSelector("#name");
+    await first.browserContext().close();
   },
 
   async "a session that ends leads to the sign-in"(server) {

@@ -32,7 +32,7 @@ const signed = await signIn("once", code);
 assert.equal(signed.status, 201, signed.text);
 assert.deepEqual(unlike("post", "/api/auth", 201, signed.json()), []);
 const { token } = signed.json();
-assert.match(signed.headers["set-cookie"][0], /^token=.*HttpOnly; SameSite=Strict/);
+assert.match(signed.headers["set-cookie"][0], new RegExp(`^token-${base.port}=.*HttpOnly; SameSite=Strict`));
 assert.equal((await signIn("once", code)).status, 400, "a code is good once");
 const bearer = { Authorization: `Bearer ${token}` };
 
@@ -44,7 +44,7 @@ for (const path of [...GETS, "/api/pool?stats=true"]) {
   console.log(`ok      ${path} (${Math.round(performance.now() - begun)} ms, ${answer.text.length} bytes)`);
 }
 
-const cookie = { Cookie: `token=${token}` };
+const cookie = { Cookie: `token-${base.port}=${token}` };
 const refused = [
   ["without a session", "GET", "/api/osd", {}, 401],
   ["with a made-up one", "GET", "/api/osd", { headers: { Authorization: "Bearer nonsense" } }, 401],
@@ -79,7 +79,7 @@ const complaints = [];
 page.on("pageerror", (e) => complaints.push(String(e)));
 page.on("console", (m) => m.type() === "error" && complaints.push(m.text()));
 await page.setViewport({ width: 1360, height: 900 });
-await page.setCookie({ name: "token", value: token, url, httpOnly: true, sameSite: "Strict" });
+await page.setCookie({ name: `token-${base.port}`, value: token, url, httpOnly: true, sameSite: "Strict" });
 await page.goto(url);
 await page.waitForSelector(".numbers");
 const first = await page.evaluate(

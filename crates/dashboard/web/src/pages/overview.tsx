@@ -29,11 +29,13 @@ export function Overview() {
     <div class="grid">
       <Health figures={figures} />
       <Numbers figures={figures} />
-      <Capacity figures={figures} />
-      <Charts points={points} />
-      <Card title="Placement groups" aside={<a href="#/pgs">Map</a>}>
-        <StateBar states={figures.pgs.states} total={figures.pgs.total} />
-      </Card>
+      {figures.usage && <Capacity usage={figures.usage} />}
+      {figures.client && <Charts points={points} />}
+      {figures.pgs && (
+        <Card title="Placement groups" aside={<a href="#/pgs">Map</a>}>
+          <StateBar states={figures.pgs.states} total={figures.pgs.total} />
+        </Card>
+      )}
       <Card title="Tasks" aside={<a href="#/tasks">All</a>}>
         {figures.tasks.length === 0 && <p class="empty">Nothing is under way.</p>}
         {figures.tasks.slice(0, 4).map((task) => (
@@ -112,19 +114,18 @@ function Ailment({ check }: { check: Check }) {
   );
 }
 
-function Numbers({ figures: f }: { figures: Figures }) {
-  const clean = Object.entries(f.pgs.states).reduce((n, [name, pgs]) => n + (name.startsWith("active+clean") ? pgs : 0), 0);
-  const osds: Level = f.osds.up < f.osds.total ? "warn" : "ok";
-  const mons: Level = f.mons.in_quorum < f.mons.total ? "warn" : "ok";
-  const pgs: Level = clean < f.pgs.total ? "busy" : "ok";
+/** What the user may not read is not there. */
+function Numbers({ figures: { osds, mons, mgrs, pgs, objects, pools } }: { figures: Figures }) {
+  if (!osds && !mons && !mgrs && !pgs && !objects) return null;
+  const clean = Object.entries(pgs?.states ?? {}).reduce((n, [name, pgs]) => n + (name.startsWith("active+clean") ? pgs : 0), 0);
   return (
     <dl class="numbers card wide">
-      <Figure name="OSDs" value={`${f.osds.up} up, ${f.osds.in} in`} of={`of ${f.osds.total}`} level={osds} />
-      <Figure name="Monitors" value={`${f.mons.in_quorum} in quorum`} of={`of ${f.mons.total}`} level={mons} />
-      <Figure name="Manager" value={f.mgrs.active} of={plural(f.mgrs.standbys, "standby", "standbys")} level={f.mgrs.standbys ? "ok" : "off"} />
-      <Figure name="PGs clean" value={percent(f.pgs.total ? clean / f.pgs.total : 1)} of={`of ${whole(f.pgs.total)}`} level={pgs} />
-      <Figure name="Objects" value={count(f.objects.total)} of={`in ${plural(f.pools, "pool")}`} />
-      <Figure name="Degraded" value={percent(f.objects.copies ? f.objects.degraded / f.objects.copies : 0)} of={`${count(f.objects.degraded)} copies`} level={f.objects.degraded ? "warn" : "ok"} />
+      {osds && <Figure name="OSDs" value={`${osds.up} up, ${osds.in} in`} of={`of ${osds.total}`} level={osds.up < osds.total ? "warn" : "ok"} />}
+      {mons && <Figure name="Monitors" value={`${mons.in_quorum} in quorum`} of={`of ${mons.total}`} level={mons.in_quorum < mons.total ? "warn" : "ok"} />}
+      {mgrs && <Figure name="Manager" value={mgrs.active} of={plural(mgrs.standbys, "standby", "standbys")} level={mgrs.standbys ? "ok" : "off"} />}
+      {pgs && <Figure name="PGs clean" value={percent(pgs.total ? clean / pgs.total : 1)} of={`of ${whole(pgs.total)}`} level={clean < pgs.total ? "busy" : "ok"} />}
+      {objects && <Figure name="Objects" value={count(objects.total)} of={pools === undefined ? "" : `in ${plural(pools, "pool")}`} />}
+      {objects && <Figure name="Degraded" value={percent(objects.copies ? objects.degraded / objects.copies : 0)} of={`${count(objects.degraded)} copies`} level={objects.degraded ? "warn" : "ok"} />}
     </dl>
   );
 }
@@ -144,7 +145,7 @@ function Figure({ name, value, of, level }: { name: string; value: string; of: s
   );
 }
 
-function Capacity({ figures: { usage } }: { figures: Figures }) {
+function Capacity({ usage }: { usage: NonNullable<Figures["usage"]> }) {
   const part = usage.total ? usage.used / usage.total : 0;
   return (
     <Card title="Capacity" wide aside={`${percent(part)} used`}>
