@@ -6,8 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 24] = [
+const NEEDED: [(&str, &str); 25] = [
     ("mold", "mold"),
+    ("curl", "curl"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
     ("crushtool", "ceph-base"),

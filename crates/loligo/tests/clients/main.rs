@@ -10,6 +10,7 @@ mod coded;
 mod counters;
 mod crash;
 mod daemons;
+mod dashboard;
 mod differential;
 mod file_systems;
 mod flood;
