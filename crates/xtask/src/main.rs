@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ledger;
+mod page;
 mod processors;
 mod release;
 mod setup;
@@ -25,6 +26,7 @@ cargo xtask <command>
   processors  the vector code's tests on emulated processors with fewer features, and on aarch64
   tidy        sizes of files and functions, layers, no IO in cores, module docs, ARCHITECTURE.md
   setup       installs from Debian what the tests need (as root)
+  page        builds the dashboard's page of its sources and compares it with the one that is committed
   soak        random and long tests with new seeds, for as long as you like: see cargo xtask soak --help
   release     builds target/ship/loligo, optimised by a profile of a first build: a quarter of an hour
   ledger      adds the simulated cluster-hours that the gate ran here to docs/ledger.md, and sets the gate's
@@ -34,6 +36,9 @@ cargo xtask <command>
 /// For the simulator: keeps freed memory in the process. The simulator needs it again at once, and the kernel
 /// took a fifth of the CPU for clearing pages that were given back.
 const KEEP_MEMORY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
+
+/// A step's name.
+const PAGE: &str = "the dashboard's page is that of its sources";
 
 /// Where the gate writes down the cluster-hours that it ran.
 const GATE_LEDGER: &str = "target/ledger.md";
@@ -84,6 +89,7 @@ fn work() -> Result<()> {
             setup::install()?;
             processors::run(&root)
         }
+        Some("page") => step_if_possible(PAGE, || page::compare(&root)),
         Some("release") => release::build(&root),
         Some("soak") => soak::run(&root, &std::env::args().skip(2).collect::<Vec<_>>()),
         Some("ledger") => ledger::take(&root, GATE_LEDGER),
@@ -119,6 +125,7 @@ fn ci(root: &Path) -> Result<()> {
         let clients = CLIENT_TESTS.map(|test| ["--test", test.target]).concat();
         cargo(root, &[&all[..], &clients, &["--", "-D", "warnings"]].concat())
     })?;
+    step_if_possible(PAGE, || page::compare(root))?;
     // All else is built with the features of tests.
     step("the product alone", || cargo(root, &["check", "--package", "loligo"]))?;
     step("docs", || {
