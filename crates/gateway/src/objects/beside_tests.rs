@@ -141,16 +141,7 @@ fn what_is_copied_over_meanwhile_is_there() {
         },
         |c, b| {
             let opened = run(c, |m| site().open(b, &Key::plain("from"), 0, m)).unwrap();
-            let finish = finish(Condition::Any);
-            let key = Key::plain("k");
-            let to = CopyTo {
-                seal: None,
-                bucket: b.clone(),
-                key,
-                storage_class: Bytes::new(),
-                finish,
-                number: 78,
-            };
+            let to = copy_to(b, Key::plain("k"), 78);
             moment(c, |m| site().copy(opened, to, m))
         },
         |c, b, done, at| {
@@ -169,15 +160,7 @@ fn a_copy_over_itself_undoes_no_change_of_attributes() {
         |c, b| {
             let opened = run(c, |m| site().open(b, &Key::plain("k"), 0, m)).unwrap();
             let finish = Finish { attrs: opened.head.attrs.clone(), ..finish(Condition::Any) };
-            let key = Key::plain("k");
-            let to = CopyTo {
-                seal: None,
-                bucket: b.clone(),
-                key,
-                storage_class: Bytes::new(),
-                finish,
-                number: 78,
-            };
+            let to = CopyTo { finish, ..copy_to(b, Key::plain("k"), 78) };
             moment(c, |m| site().copy(opened, to, m))
         },
         |c, b, done, at| {

@@ -314,14 +314,8 @@ fn a_copy_is_encrypted_as_it_is_asked_for() {
         let opened = key.map_or(opened.clone(), |key| opened.unlocked(key.cipher.clone()));
         let mut finish = finish(Condition::Any);
         finish.attrs.extend(opened.head.attrs.clone());
-        let to = CopyTo {
-            bucket: b.clone(),
-            key: Key::plain(to.as_bytes().to_vec()),
-            storage_class: Bytes::new(),
-            finish,
-            seal: seal.cloned(),
-            number: c.done.len() as u64,
-        };
+        let key = Key::plain(to.as_bytes().to_vec());
+        let to = CopyTo { finish, seal: seal.cloned(), ..copy_to(&b, key, c.done.len() as u64) };
         run(c, |moment| site().copy(opened, to, moment)).unwrap();
     };
     put(&mut c, &b, "plain", &data).unwrap();

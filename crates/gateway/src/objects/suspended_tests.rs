@@ -7,7 +7,7 @@ use codec::Decode;
 use rgw::index::Entry;
 use types::{Entropy, Errno, SeededEntropy};
 
-use super::tests::{DATA, MIB, collect_garbage, finish, ramp, stats, step};
+use super::tests::{DATA, MIB, collect_garbage, copy_to, finish, ramp, stats, step};
 use super::versions_tests::*;
 use super::*;
 use crate::cluster::{Cluster, Lost, NOW, run, site};
@@ -104,14 +104,7 @@ fn what_cannot_be_shown_keeps_its_bytes() {
 
 fn copy(c: &mut Cluster, b: &SharedBucket, from: Key) -> Result<Written, Error> {
     let opened = run(c, |m| site().open(b, &from, 0, m))?;
-    let to = CopyTo {
-        seal: None,
-        bucket: b.clone(),
-        key: Key::plain("k"),
-        storage_class: Bytes::new(),
-        finish: finish(Condition::Any),
-        number: 70,
-    };
+    let to = copy_to(b, Key::plain("k"), 70);
     run(c, |moment| site().copy(opened, to, moment))
 }
 
@@ -461,15 +454,7 @@ fn a_copy_tells_nothing_of_its_sources_name() {
         let opened = run(&mut c, |m| site().open(&b, &Key::plain("k"), 0, m)).unwrap();
         let plain = with_flags(&b, 0);
         let finish = Finish { attrs: opened.head.attrs.clone(), ..finish(Condition::Any) };
-        let key = Key::plain("copy");
-        let to = CopyTo {
-            seal: None,
-            bucket: plain.clone(),
-            key,
-            storage_class: Bytes::new(),
-            finish,
-            number: 70,
-        };
+        let to = CopyTo { finish, ..copy_to(&plain, Key::plain("copy"), 70) };
         run(&mut c, |moment| site().copy(opened, to, moment)).unwrap();
         let head = site().head(&plain, &Key::plain("copy"), 0).run(&mut c).unwrap().unwrap();
         assert!(head.attrs.keys().all(|name| !name.starts_with(attr::OLH)), "{:?}", head.attrs.keys());

@@ -40,6 +40,18 @@ pub(super) fn finish(condition: Condition) -> Finish {
     Finish { attrs, accounted_size: None, condition, now: NOW }
 }
 
+/// Where a copy goes: not encrypted, of the bucket's own class, and whatever is there.
+pub(super) fn copy_to(bucket: &SharedBucket, key: Key, number: u64) -> CopyTo {
+    CopyTo {
+        bucket: bucket.clone(),
+        key,
+        storage_class: Bytes::new(),
+        finish: finish(Condition::Any),
+        seal: None,
+        number,
+    }
+}
+
 /// Writes in pieces of a size that fits no stripe.
 fn put_if(
     c: &mut Cluster,
@@ -732,15 +744,7 @@ pub(super) fn copy(
     to: &'static str,
 ) -> Result<Written, Error> {
     let opened = run(c, |m| site().open(b, &Key::plain(from), 1024, m))?;
-    let (number, finish) = (c.done.len() as u64, finish(Condition::Any));
-    let to = CopyTo {
-        seal: None,
-        bucket: b.clone(),
-        key: Key::plain(to),
-        storage_class: Bytes::new(),
-        finish,
-        number,
-    };
+    let to = copy_to(b, Key::plain(to), c.done.len() as u64);
     run(c, |moment| site().copy(opened, to, moment))
 }
 
@@ -820,14 +824,7 @@ fn a_copy_that_cannot_be_made_takes_no_reference_of_others() {
     let pool = rgw::Pool::new(DATA, "");
     let gone = Request::new(RawObject::new(&pool, tail[0].clone())).op(crate::Op::Remove { may_miss: false });
     Plan::ask(gone).run(&mut c).unwrap();
-    let to = CopyTo {
-        seal: None,
-        bucket: b.clone(),
-        key: Key::plain("copy"),
-        storage_class: Bytes::new(),
-        finish: finish(Condition::Any),
-        number: 77,
-    };
+    let to = copy_to(&b, Key::plain("copy"), 77);
     assert!(run(&mut c, |moment| site().copy(opened, to, moment)).is_err());
     assert!(c.names(DATA).contains(&tail[1]));
     assert_eq!((list(&mut c, &b), get(&mut c, &b, "copy").err()), (vec!["k".into()], Some(Error::NoSuchKey)));
@@ -845,8 +842,7 @@ fn a_copy_over_itself_takes_no_other_ones_place() {
             with_queues(&mut c);
             put(&mut c, &b, "k", &old).unwrap();
             let opened = run(&mut c, |m| site().open(&b, &Key::plain("k"), 1024, m)).unwrap();
-            let (key, storage_class, finish) = (Key::plain("k"), Bytes::new(), finish(Condition::Any));
-            let to = CopyTo { seal: None, bucket: b.clone(), key, storage_class, finish, number: 77 };
+            let to = copy_to(&b, Key::plain("k"), 77);
             let mut entropy = SeededEntropy(9);
             let mut plan = site().copy(opened, to, &mut Moment { now: NOW, entropy: &mut entropy });
             for _ in 0..steps {

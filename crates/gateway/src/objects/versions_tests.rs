@@ -8,7 +8,7 @@ use rgw::{AccessControl, Bucket, Layout, Manifest, Owner, UserId, Versioning};
 use serde_json::Value;
 use types::{Entropy, SeededEntropy};
 
-use super::tests::{DATA, MIB, collect_garbage, finish, garbage_of, ramp, stats, step, with_queues};
+use super::tests::{DATA, MIB, collect_garbage, copy_to, finish, garbage_of, ramp, stats, step, with_queues};
 use super::*;
 use crate::cluster::{Cluster, NOW, run, site};
 use crate::recorded::{Told, asked, bytes, ops, requests, session};
@@ -330,14 +330,7 @@ fn an_older_version_is_copied_in_front_of_all() {
     let old = put(&mut c, &b, "k", &data).unwrap();
     put(&mut c, &b, "k", b"newer").unwrap();
     let opened = run(&mut c, |m| site().open(&b, &version("k", &old), 0, m)).unwrap();
-    let to = CopyTo {
-        seal: None,
-        bucket: b.clone(),
-        key: Key::plain("k"),
-        storage_class: Bytes::new(),
-        finish: finish(Condition::Any),
-        number: 70,
-    };
+    let to = copy_to(&b, Key::plain("k"), 70);
     let written = run(&mut c, |moment| site().copy(opened, to, moment)).unwrap();
     assert!(written.version != old && written.version.len() == 31);
     remove(&mut c, &b, version("k", &old)).unwrap();
