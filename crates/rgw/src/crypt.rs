@@ -182,8 +182,8 @@ pub enum Encryption {
 }
 
 impl Encryption {
-    /// `None` where the bytes are as clients wrote them.
-    pub fn of(attrs: &BTreeMap<Bytes, Bytes>) -> Option<Self> {
+    /// What attributes of a head tell; `None` where the bytes are as clients wrote them.
+    pub fn told_by(attrs: &BTreeMap<Bytes, Bytes>) -> Option<Self> {
         let mut said = attrs.range(Bytes::from_static(PREFIX)..);
         let said: Vec<(&[u8], &Bytes)> =
             said.by_ref().map(|(n, v)| (&n[..], v)).take_while(|(n, _)| n.starts_with(PREFIX)).collect();
@@ -210,7 +210,7 @@ impl Encryption {
     }
 
     /// Whether an attribute is one of those that tell of encryption.
-    pub fn has(attr: &[u8]) -> bool {
+    pub fn tells(attr: &[u8]) -> bool {
         attr.starts_with(PREFIX)
     }
 

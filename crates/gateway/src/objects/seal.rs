@@ -23,7 +23,7 @@ pub struct Seal {
 impl Seal {
     /// Has attributes tell of a seal, or of none.
     pub(super) fn settle(seal: Option<&Self>, attrs: &mut Attrs) {
-        attrs.retain(|name, _| !Encryption::has(name));
+        attrs.retain(|name, _| !Encryption::tells(name));
         attrs.extend(seal.into_iter().flat_map(|seal| seal.encryption.attrs()));
     }
 
@@ -38,7 +38,7 @@ impl Seal {
 impl Head {
     /// What the object is encrypted with; `None` where its bytes are as clients wrote them.
     pub fn encryption(&self) -> Option<Encryption> {
-        Encryption::of(&self.attrs)
+        Encryption::told_by(&self.attrs)
     }
 }
 

@@ -87,7 +87,7 @@ impl Captured {
     }
 
     fn encryption(&self) -> Encryption {
-        Encryption::of(&self.attrs).unwrap()
+        Encryption::told_by(&self.attrs).unwrap()
     }
 }
 
@@ -173,7 +173,7 @@ fn objects_are_stored_as_radosgw_stores_them() {
         }
         let opened = open(&mut c, &b, key, 0);
         let said = |attrs: &Attrs| -> Attrs {
-            attrs.iter().filter(|(n, _)| Encryption::has(n)).map(|(n, v)| (n.clone(), v.clone())).collect()
+            attrs.iter().filter(|(n, _)| Encryption::tells(n)).map(|(n, v)| (n.clone(), v.clone())).collect()
         };
         assert_eq!(said(&opened.head.attrs), said(&captured.attrs), "{key}");
         let stored: BTreeMap<u64, Bytes> = stored(&c, &opened.head).into_iter().collect();

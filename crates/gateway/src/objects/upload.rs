@@ -188,7 +188,7 @@ impl Site {
         let read = Request::new(object).op(Op::Read { offset: 0, length: 0 }).op(Op::Attrs);
         no_upload(Plan::ask(read)).try_map(move |reply| {
             let placement = UploadInfo::from_bytes(reply.data(0)?)?.placement;
-            let encryption = Encryption::of(&own(reply.attrs(1)?));
+            let encryption = Encryption::told_by(&own(reply.attrs(1)?));
             let whole = Object { bucket: bucket.bucket.clone(), key: Key::plain(upload.name.clone()) };
             let stripe = super::put::STRIPE;
             let manifest = Manifest::part(whole, placement, upload.prefix(), number, 0, stripe);
