@@ -174,21 +174,8 @@ fn redirect(url: &[u8], status: StatusCode) -> S3Result<Response<Body>> {
 
 /// Where S3 has an object.
 fn place(bucket: &str, key: &str) -> S3Result<Uri> {
-    let path = format!("/{}/{}", escaped(bucket), escaped(key));
+    let path = format!("/{}/{}", sign::percent_encode(bucket, true), sign::percent_encode(key, true));
     path.parse().map_err(|_| S3ErrorCode::InvalidURI.into())
-}
-
-/// A key or a name in a path.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for b in text.bytes() {
-        match b {
-            b'-' | b'_' | b'.' | b'~' | b'/' => out.push(char::from(b)),
-            b if b.is_ascii_alphanumeric() => out.push(char::from(b)),
-            b => out.push_str(&format!("%{b:02X}")),
-        }
-    }
-    out
 }
 
 /// Where a rule sends a request for a key. Source: RGWBWRoutingRule::apply_rule.

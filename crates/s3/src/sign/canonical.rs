@@ -23,7 +23,8 @@ pub fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-fn encode(text: &str, keep_slash: bool) -> String {
+/// What is neither a letter nor a digit nor one of `-_.~` as `%41`; slashes of a path may be kept.
+pub fn percent_encode(text: &str, keep_slash: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for b in text.bytes() {
         let plain = b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~');
@@ -55,7 +56,7 @@ fn query(parts: &Parts, is_signed: bool) -> S3Result<String> {
     let all = pairs(parts.uri.query().unwrap_or_default())?;
     let covered = all.into_iter().filter(|(name, _)| !(is_signed && name == "X-Amz-Signature"));
     let mut fields: Vec<(String, String)> =
-        covered.map(|(name, value)| (encode(&name, false), encode(&value, false))).collect();
+        covered.map(|(name, value)| (percent_encode(&name, false), percent_encode(&value, false))).collect();
     fields.sort_unstable();
     let fields: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
     Ok(fields.join("&"))
@@ -84,7 +85,7 @@ pub(super) fn request(parts: &Parts, names: &[String], payload: &str, is_query: 
     for name in names {
         headers.push_str(&format!("{name}:{}\n", value(parts, name)?));
     }
-    let (method, path, query) = (&parts.method, encode(&path, true), query(parts, is_query)?);
+    let (method, path, query) = (&parts.method, percent_encode(&path, true), query(parts, is_query)?);
     Ok(format!("{method}\n{path}\n{query}\n{headers}\n{}\n{payload}", names.join(";")))
 }
 
@@ -105,8 +106,8 @@ mod tests {
         ] {
             assert_eq!(percent_decode(text).as_deref(), want, "{text}");
         }
-        assert_eq!(encode("a b/ö~", true), "a%20b/%C3%B6~");
-        assert_eq!(encode("a/", false), "a%2F");
+        assert_eq!(percent_encode("a b/ö~", true), "a%20b/%C3%B6~");
+        assert_eq!(percent_encode("a/", false), "a%2F");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use hyper::http::request::Parts;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use sha2::{Digest, Sha256};
 
-pub use canonical::percent_decode;
+pub use canonical::{percent_decode, percent_encode};
 
 /// Seconds that clocks may differ by. Source: RGW_AUTH_GRACE in src/rgw/rgw_common.h.
 const GRACE_S: i64 = 15 * 60;
