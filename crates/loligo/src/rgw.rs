@@ -16,9 +16,11 @@ use s3::{Bounds, Front, Gateway, Settings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{RealTime, Utime};
+use zeroize::Zeroizing;
 
 use crate::connect::ConnectArgs;
 use crate::layout::{ClusterDir, PidLock};
+use crate::rgw_options;
 
 /// Requests under way may take this long once the server is told to stop.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -36,12 +38,13 @@ A user, then a server, then a client:
   loligo rgw --port 7480
   s3cmd --host 127.0.0.1:7480 --host-bucket 127.0.0.1:7480 --no-ssl --access_key KEY --secret_key SECRET mb s3://b
 
-Options of radosgw's that count, from the configuration file: rgw_crypt_require_ssl, rgw_trust_forwarded_https, rgw_crypt_s3_kms_backend
+Options of radosgw's that count, from the configuration file or set by `ceph config set client.NAME`, when it starts: rgw_crypt_require_ssl, rgw_trust_forwarded_https, rgw_crypt_s3_kms_backend
 (testing), rgw_crypt_s3_kms_encryption_keys, rgw_crypt_default_encryption_key, rgw_enable_static_website, rgw_dns_s3website_name.
 
 Served: buckets, objects with ranges and conditions, copies, uploads in parts, versions, ACLs, policies of buckets, tags, CORS, forms,
-presigned URLs, quotas, locks on objects, lifecycles, encryption, websites; signatures of versions 4 and 2. What is not served (STS ...) is
-answered with 501 NotImplemented. TLS is a proxy's. Objects expire, and garbage goes, by whichever gateway comes first, radosgw or this.";
+presigned URLs, quotas, locks on objects, lifecycles, encryption, websites; signatures of versions 4 and 2. A request for anything else,
+STS for instance, is answered with 501 NotImplemented. The gateway speaks HTTP; for TLS put a proxy in front of it. Expired objects and
+garbage are removed by any gateway of the zone, radosgw or this one.";
 
 #[derive(Debug, Clone, Args)]
 pub struct RgwArgs {
@@ -80,7 +83,7 @@ pub struct RgwArgs {
 /// What a user signs with.
 pub struct Keys {
     pub access_key: String,
-    pub secret: String,
+    pub secret: Zeroizing<String>,
 }
 
 fn at_once<T>(with: impl FnOnce(&mut Moment) -> T) -> T {
@@ -121,12 +124,12 @@ impl Store {
         let letters = |count| {
             let made = at_once(|moment| moment.letters(4 * count));
             let plain = made.iter().filter(|b| b.is_ascii_alphanumeric()).take(count);
-            plain.map(|b| char::from(*b)).collect::<String>()
+            Zeroizing::new(plain.map(|b| char::from(*b)).collect::<String>())
         };
         let (access_key, secret) = (letters(KEY_LETTERS).to_ascii_uppercase(), letters(SECRET_LETTERS));
         let id = UserId::from_text(&Bytes::from(name.to_owned()));
         let mut info = UserInfo { id, display_name: name.to_owned().into(), ..UserInfo::default() };
-        info.add_key(access_key.clone().into(), secret.clone().into(), Bytes::new())
+        info.add_key(access_key.clone().into(), Bytes::copy_from_slice(secret.as_bytes()), Bytes::new())
             .map_err(|e| failed("cannot make a key", &e))?;
         let create = at_once(|moment| self.site.create_user(info, moment));
         self.performer.run(create).await.map_err(|e| failed("cannot make the user", &e))?;
@@ -143,7 +146,7 @@ impl Store {
         let key = stored.value.info.keys.values().next();
         let key = key.with_context(|| format!("the user {name} has no key; radosgw-admin can make one"))?;
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Keys { access_key: text(&key.id), secret: text(&key.secret) })
+        Ok(Keys { access_key: text(&key.id), secret: Zeroizing::new(text(&key.secret)) })
     }
 
     /// What works beside the requests of clients.
@@ -157,23 +160,30 @@ impl Store {
 }
 
 pub fn run(args: &RgwArgs) -> Result<()> {
-    let config = args.connect.config()?;
-    let settings = Settings {
-        zonegroup: args.rgw_zonegroup.clone(),
-        encryption: crate::rgw_options::encryption(&config.rgw)?,
-        websites: crate::rgw_options::websites(&config.rgw)?,
-    };
+    let mut config = args.connect.config()?;
+    let (name, file) = (config.name.clone(), std::mem::take(&mut config.rgw));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     crate::connect::on(&runtime, config, async |cluster| {
+        let cluster_of_options = cluster.clone();
         let store = Store::open(cluster, &args.rgw_zone, &args.rgw_zonegroup).await?;
         match &args.add_user {
             Some(name) => {
                 let keys = store.add_user(name).await?;
                 say!("access_key = {}", keys.access_key);
-                say!("secret_key = {}", keys.secret);
+                say!("secret_key = {}", *keys.secret);
                 Ok(())
             }
-            None => serve(store, args, settings).await,
+            None => {
+                let options = rgw_options::in_force(&cluster_of_options, &name, file).await?;
+                let settings = Settings {
+                    zonegroup: args.rgw_zonegroup.clone(),
+                    encryption: rgw_options::encryption(&options)?,
+                    websites: rgw_options::websites(&options)?,
+                };
+                // Some are secrets, of which the settings have what they need.
+                drop(options);
+                serve(store, args, settings).await
+            }
         }
     })
 }

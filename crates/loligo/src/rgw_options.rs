@@ -1,27 +1,51 @@
-//! What the configuration file says to a gateway of object storage: options of Ceph's that `loligo rgw` has,
-//! too.
+//! What the configuration file and the monitors say to a gateway of object storage: options of Ceph's that
+//! `loligo rgw` has, too. They are read at its start.
 
-use anyhow::{Context, Result, bail};
-use rados::GatewayOptions;
+use admin::options;
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use rados::{AuthName, Cluster, Error, GatewayOptions};
 use s3::{encryption, website};
+use serde_json::{Value, json};
+use types::Errno;
 
-/// Source: Option::parse_value in src/common/options.cc.
-fn boolean(options: &GatewayOptions, name: &str, default: bool) -> Result<bool> {
-    let Some(text) = options.get(name).map(str::trim) else { return Ok(default) };
-    match text.to_ascii_lowercase().as_str() {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        number => {
-            Ok(number.parse::<i64>().with_context(|| format!("{name} is neither true nor false"))? != 0)
+/// Those of the file, and of others what the monitors have for a client of this name (`ceph config set`).
+pub async fn in_force(cluster: &Cluster, name: &AuthName, file: GatewayOptions) -> Result<GatewayOptions> {
+    let ask = json!({ "prefix": "config get", "who": name.to_string(), "format": "json" });
+    match cluster.mon_command(&ask.to_string(), Bytes::new()).await {
+        Ok(said) => Ok(file.or(set_there(&said.output)?)),
+        Err(Error::Command { errno: Errno::EACCES | Errno::EPERM, .. }) => {
+            tracing::warn!("{name} may not ask the monitors for its options: those of the file alone count");
+            Ok(file)
         }
+        Err(e) => Err(anyhow!(e)).context("the monitors do not say which options are set"),
     }
+}
+
+/// Options of an answer of the monitors, whose text is in no error.
+fn set_there(answer: &[u8]) -> Result<GatewayOptions> {
+    let read = serde_json::from_slice(answer).ok();
+    let Some(Value::Object(options)) = read else { bail!("the monitors' list of options cannot be read") };
+    let of_gateways = options.into_iter().filter(|(name, _)| name.starts_with("rgw_"));
+    let text = |(name, mut entry): (String, Value)| match entry.get_mut("value").map(Value::take) {
+        Some(Value::String(text)) => Ok((name, text)),
+        _ => bail!("the monitors' value of {name} cannot be read"),
+    };
+    of_gateways.map(text).collect()
+}
+
+fn is_on(given: &GatewayOptions, name: &str) -> Result<bool> {
+    let option = options::find(name).with_context(|| format!("{name} is no option"))?;
+    let text = given.get(name).map_or_else(|| option.default_value(), |text| text.trim().to_owned());
+    let value = option.parse_value(&text);
+    value.map(|v| v == "true").map_err(|_| anyhow!("{name} is neither true nor false"))
 }
 
 /// As in radosgw, sites are served at their domain whether or not their owners may change them.
 pub fn websites(options: &GatewayOptions) -> Result<website::Settings> {
     let domain = options.get("rgw_dns_s3website_name").map(str::trim).filter(|name| !name.is_empty());
     Ok(website::Settings {
-        documents: boolean(options, "rgw_enable_static_website", false)?,
+        documents: is_on(options, "rgw_enable_static_website")?,
         domain: domain.map(str::to_owned),
     })
 }
@@ -31,7 +55,7 @@ pub fn encryption(options: &GatewayOptions) -> Result<encryption::Settings> {
     let backend = options.get("rgw_crypt_s3_kms_backend").unwrap_or_default().trim();
     let keys = options.get("rgw_crypt_s3_kms_encryption_keys").unwrap_or_default();
     let keys = encryption::Settings::keys(keys).map_err(|number| {
-        anyhow::anyhow!(
+        anyhow!(
             "rgw_crypt_s3_kms_encryption_keys: entry {number} is no name with a key of 32 bytes in base64"
         )
     })?;
@@ -46,8 +70,8 @@ pub fn encryption(options: &GatewayOptions) -> Result<encryption::Settings> {
         .map(|text| encryption::Settings::key(text).context("rgw_crypt_default_encryption_key is no key"))
         .transpose()?;
     Ok(encryption::Settings {
-        without_tls: !boolean(options, "rgw_crypt_require_ssl", true)?,
-        trusts_proxy: boolean(options, "rgw_trust_forwarded_https", false)?,
+        without_tls: !is_on(options, "rgw_crypt_require_ssl")?,
+        trusts_proxy: is_on(options, "rgw_trust_forwarded_https")?,
         service,
         default_key,
     })
@@ -86,6 +110,23 @@ mod tests {
             all.service.unwrap().into_keys().collect::<Vec<_>>(),
             ["testkey-1", "testkey-2", "testkey-3"]
         );
+    }
+
+    #[test]
+    fn the_monitors_options_count_where_the_file_says_nothing() {
+        let answer = json!({
+            "rgw_crypt_require_ssl": { "value": "false", "section": "client", "mask": {}, "can_update_at_runtime": true },
+            "rgw_trust_forwarded_https": { "value": "true", "section": "global", "mask": {}, "can_update_at_runtime": true },
+            "debug_ms": { "value": "0/0", "section": "global", "mask": {}, "can_update_at_runtime": true },
+        });
+        let file = [("rgw_trust_forwarded_https".to_owned(), "0".to_owned())].into_iter().collect();
+        let all = GatewayOptions::or(file, set_there(answer.to_string().as_bytes()).unwrap());
+        let settings = encryption(&all).unwrap();
+        assert!(settings.without_tls && !settings.trusts_proxy, "the file wins");
+        assert_eq!(all.get("debug_ms"), None);
+        for odd in [&b"[]"[..], b"", br#"{"rgw_crypt_require_ssl": true}"#] {
+            assert!(set_there(odd).is_err());
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rados::{Config, Find};
+use zeroize::Zeroizing;
 
 use crate::args::UpArgs;
 use crate::layout::{ClusterDir, Description, write_atomically};
@@ -109,21 +110,25 @@ fn write_env(dir: &ClusterDir, address: SocketAddr, keys: &Keys) -> Result<()> {
 }
 
 /// Each value in quotes, within which nothing is carried out: keys may have been made by others.
-fn env_text(address: SocketAddr, keys: &Keys) -> String {
-    let lines = [
-        ("AWS_ENDPOINT_URL", format!("http://{address}")),
-        ("AWS_ACCESS_KEY_ID", keys.access_key.clone()),
-        ("AWS_SECRET_ACCESS_KEY", keys.secret.clone()),
-        ("AWS_DEFAULT_REGION", "default".to_owned()),
-    ]
-    .map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")));
-    lines.concat()
+fn env_text(address: SocketAddr, keys: &Keys) -> Zeroizing<String> {
+    let url = format!("http://{address}");
+    let mut text = Zeroizing::new(String::new());
+    for (name, value) in [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_ACCESS_KEY_ID", &keys.access_key),
+        ("AWS_SECRET_ACCESS_KEY", &keys.secret),
+        ("AWS_DEFAULT_REGION", "default"),
+    ] {
+        let value = Zeroizing::new(value.replace('\'', r"'\''"));
+        text.extend(["export ", name, "='", &value, "'\n"]);
+    }
+    text
 }
 
 fn say(dir: &ClusterDir, address: SocketAddr, keys: &Keys) {
     say!("\nS3 at http://{address}");
     say!("  access key {}", keys.access_key);
-    say!("  secret     {}", keys.secret);
+    say!("  secret     {}", *keys.secret);
     say!("\nTry next, with one of S3's tools:\n");
     say!("  . {}", env_file(dir).display());
     say!("  aws --endpoint-url $AWS_ENDPOINT_URL s3 mb s3://from-aws");
@@ -141,7 +146,7 @@ mod tests {
     #[test]
     fn a_shell_reads_keys_and_carries_nothing_out() {
         let secret = "a'$(exit 7)`exit 8`\"b";
-        let keys = Keys { access_key: "key".to_owned(), secret: secret.to_owned() };
+        let keys = Keys { access_key: "key".to_owned(), secret: secret.to_owned().into() };
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("s3.env");
         std::fs::write(&path, env_text("127.0.0.1:7480".parse().expect("an address"), &keys))

@@ -14,7 +14,7 @@ use runtime::session::SharedAuth;
 use tokio::sync::oneshot;
 use types::{EntityType, Epoch, Errno, Fsid, PgId, PoolId};
 
-use crate::config::Config;
+use crate::config::{Config, GatewayOptions};
 use crate::error::check;
 use crate::shell::{Event, Shared};
 use crate::{Error, IoCtx, Result};
@@ -62,7 +62,9 @@ pub struct ClusterStat {
 impl Cluster {
     /// Logs in and waits for the first map. Must be called within a tokio runtime, which carries the
     /// connections from then on.
-    pub async fn connect(config: Config) -> Result<Self> {
+    pub async fn connect(mut config: Config) -> Result<Self> {
+        // For gateways to read before; some are secrets.
+        config.rgw = GatewayOptions::default();
         let key = config.key.clone().unwrap_or_default();
         let auth = SharedAuth::new(config.method, config.name.clone(), key, EntityType::Client);
         let auth = auth.with_options(&config.modes);

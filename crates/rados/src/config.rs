@@ -11,6 +11,7 @@ use cephx::{CryptoKey, Keyring};
 use objecter::Settings;
 use runtime::session::Method;
 use types::{AddrKind, AuthName, EntityAddr, EntityType};
+use zeroize::Zeroizing;
 
 use crate::conf::Conf;
 use crate::{Error, Result};
@@ -38,26 +39,36 @@ pub struct Config {
     pub objecter: Settings,
     /// The options `ms_*_mode`, where they are set.
     pub modes: BTreeMap<String, String>,
-    /// Options `rgw_*` of gateways of object storage, where they are set.
+    /// Options `rgw_*` of gateways of object storage, where the file sets them. A client that is connected does
+    /// not keep them.
     pub rgw: GatewayOptions,
     /// The file that this was read from.
     pub conf: Option<PathBuf>,
 }
 
-/// Options by their names. Some are secrets, which nobody is to see in a log.
+/// Options by their names. Some are secrets, which nobody is to see in a log, and of which nothing stays in
+/// memory.
 #[derive(Clone, Default)]
-pub struct GatewayOptions(BTreeMap<String, String>);
+pub struct GatewayOptions(BTreeMap<String, Zeroizing<String>>);
 
 impl GatewayOptions {
     /// The text of an option that is set.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.0.get(name).map(|text| text.as_str())
+    }
+
+    /// Takes over what is not set here.
+    pub fn or(mut self, others: Self) -> Self {
+        for (name, text) in others.0 {
+            self.0.entry(name).or_insert(text);
+        }
+        self
     }
 }
 
 impl FromIterator<(String, String)> for GatewayOptions {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(options: I) -> Self {
-        Self(options.into_iter().collect())
+        Self(options.into_iter().map(|(name, text)| (name, Zeroizing::new(text))).collect())
     }
 }
 

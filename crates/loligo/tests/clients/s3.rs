@@ -195,12 +195,12 @@ const KEYS: &str = "rgw_crypt_require_ssl = false\nrgw_crypt_s3_kms_backend = te
      rgw_crypt_s3_kms_encryption_keys = testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo=";
 
 /// Has a program use a gateway of ours and Ceph's on the same pools.
-fn beside_cephs(options: &str, program: &str) {
+fn beside_cephs(configure: impl FnOnce(&Cluster), program: &str) {
     if !installed("radosgw") {
         return;
     }
     let c = Cluster::start(&[]);
-    configure(&c, options);
+    configure(&c);
     let ([key, secret], [other, others]) = (add_user(&c, "alice"), add_user(&c, "bob"));
     c.ok("radosgw-admin", &["caps", "add", "--uid=alice", "--caps=user-policy=*"]);
     let (ours, cephs) = (Gateway::start(&c, &[]), radosgw::Gateway::start(&c));
@@ -212,18 +212,24 @@ fn beside_cephs(options: &str, program: &str) {
 /// Each gateway reads what the other encrypted, and neither gives it to who has no key.
 #[test]
 fn encrypted_objects_are_those_of_cephs_gateway() {
-    beside_cephs(KEYS, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py"));
+    beside_cephs(
+        |c| configure(c, KEYS),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_encryption.py"),
+    );
 }
 
 #[test]
 fn policies_of_users_are_those_of_cephs_gateway() {
-    beside_cephs("", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_user_policies.py"));
+    beside_cephs(|_| {}, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_user_policies.py"));
 }
 
 #[test]
 fn sites_are_those_of_cephs_gateway() {
-    let options = "rgw_enable_static_website = true\nrgw_dns_s3website_name = web.test";
-    beside_cephs(options, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_website.py"));
+    let by_the_monitors = |c: &Cluster| {
+        c.ceph("config set client rgw_enable_static_website true");
+        c.ceph("config set client rgw_dns_s3website_name web.test");
+    };
+    beside_cephs(by_the_monitors, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_website.py"));
 }
 
 /// Connections of one address that never end leave half of the gateway to others.
