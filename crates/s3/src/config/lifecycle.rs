@@ -143,23 +143,32 @@ fn only(element: &Element, once: &[&str], many: &[&str]) -> S3Result<()> {
     if is_good { Ok(()) } else { Err(malformed()) }
 }
 
+/// What an object has to have for a rule: all that stands in `And`, and beside it. radosgw passes over what
+/// stands beside it, and more goes there than is asked for; AWS refuses both at once.
 fn filter(outer: &Element) -> S3Result<Filter> {
-    let element = outer.first("And").unwrap_or(outer);
-    if UNSERVED_FILTERS.into_iter().any(|name| element.first(name).or(outer.first(name)).is_some()) {
+    let both: Vec<&Element> = std::iter::once(outer).chain(outer.first("And")).collect();
+    if UNSERVED_FILTERS.into_iter().any(|name| both.iter().any(|element| element.first(name).is_some())) {
         return Err(errors::not_served("rules by the size of objects are not served"));
     }
-    if outer.first("And").is_some() {
-        only(outer, &["And"], &[])?;
+    only(outer, &["And", "Prefix"], &["Tag"])?;
+    outer.first("And").map_or(Ok(()), |and| only(and, &["Prefix"], &["Tag"]))?;
+    let (mut found, mut prefix) = (Tags::default(), "");
+    for element in both {
+        for tag in element.all("Tag") {
+            let (Some(key), Some(value)) = (tag.text_of("Key"), tag.text_of("Value")) else {
+                return Err(malformed());
+            };
+            tags::add(&mut found, tags::MAX_OF_OBJECT, key, value)?;
+        }
+        let other = element.text_of("Prefix").unwrap_or_default();
+        match (prefix.starts_with(other), other.starts_with(prefix)) {
+            (true, _) => {}
+            (false, true) => prefix = other,
+            // No name begins with both.
+            (false, false) => return Err(malformed()),
+        }
     }
-    only(element, &["Prefix"], &["Tag"])?;
-    let mut found = Tags::default();
-    for tag in element.all("Tag") {
-        let (Some(key), Some(value)) = (tag.text_of("Key"), tag.text_of("Value")) else {
-            return Err(malformed());
-        };
-        tags::add(&mut found, tags::MAX_OF_OBJECT, key, value)?;
-    }
-    Ok(Filter { prefix: element.text_of("Prefix").unwrap_or_default().to_owned().into(), tags: found })
+    Ok(Filter { prefix: prefix.to_owned().into(), tags: found })
 }
 
 fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
@@ -398,7 +407,9 @@ mod tests {
         let other = "<Tag><Key>c</Key><Value>d</Value></Tag>";
         assert_eq!(with(&format!("<Filter><And><Prefix>a</Prefix>{tag}{other}</And></Filter>")), "");
         for refused in [
-            format!("<Filter><Prefix>logs/</Prefix><And>{tag}</And></Filter>"),
+            format!("<Filter><Prefix>logs/</Prefix><And><Prefix>data/</Prefix>{tag}</And></Filter>"),
+            format!("<Filter><And><Scope>narrow</Scope>{tag}</And></Filter>"),
+            format!("<Filter><Scope>narrow</Scope><And>{tag}</And></Filter>"),
             "<Prefix>logs/</Prefix><Filter/>".to_owned(),
             "<Filter><prefix>logs/</prefix></Filter>".to_owned(),
             "<Filter><Prefix>a</Prefix><Prefix>b</Prefix></Filter>".to_owned(),
@@ -415,6 +426,19 @@ mod tests {
             format!("<Filter>{size}</Filter>"),
         ] {
             assert_eq!(with(&refused), "NotImplemented", "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_stands_beside_all_that_has_to_be_counts_too() {
+        let tag = |key: &str| format!("<Tag><Key>{key}</Key><Value>v</Value></Tag>");
+        for (outer, inner) in [("days1/", "days1"), ("days1", "days1/"), ("", "days1/"), ("days1/", "")] {
+            let (one, other) = (tag("a"), tag("b"));
+            let filter = format!("<Prefix>{outer}</Prefix>{one}<And><Prefix>{inner}</Prefix>{other}</And>");
+            let rest = "<Status>Enabled</Status><Expiration><Days>1</Days></Expiration>";
+            let all = document(&format!("<Rule><ID>r</ID><Filter>{filter}</Filter>{rest}</Rule>")).unwrap();
+            let filter = &all.rules.get(&b"r"[..]).unwrap().filter;
+            assert_eq!((&filter.prefix[..], filter.tags.tags.len()), (&b"days1/"[..], 2), "{outer} {inner}");
         }
     }
 
