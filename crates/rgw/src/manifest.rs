@@ -95,6 +95,23 @@ pub struct Stripe {
     pub length: u64,
 }
 
+/// Parts of one size that follow each other.
+struct Run {
+    /// The first one's number.
+    first: u32,
+    offset: u64,
+    /// 0: there is one.
+    part_size: u64,
+    end: u64,
+}
+
+impl Run {
+    fn count(&self) -> u64 {
+        let bytes = self.end.saturating_sub(self.offset);
+        if self.part_size > 0 { bytes.div_ceil(self.part_size) } else { u64::from(bytes > 0) }
+    }
+}
+
 /// Namespaces of what is no object to clients. Source: src/rgw/rgw_common.h.
 const SHADOW: &[u8] = b"shadow";
 const MULTIPART: &[u8] = b"multipart";
@@ -247,6 +264,38 @@ impl Manifest {
         (self.head_size == 0).then_some(at..part_end.min(end))
     }
 
+    /// Parts of an upload; `None` for what was not uploaded in parts, and where the manifest does not tell.
+    pub fn parts(&self) -> Option<u64> {
+        self.runs()?.map(|run| run.count()).try_fold(0u64, u64::checked_add)
+    }
+
+    /// Where the part of this number begins and ends; `None` also where there is none. Parts keep the numbers
+    /// that they were uploaded with.
+    pub fn part_numbered(&self, number: u32) -> Option<Range<u64>> {
+        self.runs()?.find_map(|run| {
+            let at = u64::from(number.checked_sub(run.first)?);
+            let begin = run.offset.checked_add(at.checked_mul(run.part_size)?)?;
+            let end = if run.part_size > 0 { begin.saturating_add(run.part_size) } else { run.end };
+            (at < run.count()).then_some(begin..end.min(run.end))
+        })
+    }
+
+    /// What each rule says of parts.
+    fn runs(&self) -> Option<impl Iterator<Item = Run> + '_> {
+        let of_parts = self.rules.values().all(|rule| rule.first_part > 0);
+        if self.is_explicit || self.head_size > 0 || self.rules.is_empty() || !of_parts {
+            return None;
+        }
+        let ends = self.rules.values().skip(1).map(|rule| rule.offset.min(self.size));
+        let ends = ends.chain(std::iter::once(self.size));
+        Some(self.rules.values().zip(ends).map(|(rule, end)| Run {
+            first: rule.first_part,
+            offset: rule.offset,
+            part_size: rule.part_size,
+            end,
+        }))
+    }
+
     fn piece_at(&self, offset: u64) -> Option<Stripe> {
         let (at, piece) = self.pieces.range(..=offset).next_back()?;
         let (object, placement) = (piece.object.clone(), self.tail.placement.clone());
@@ -354,5 +403,57 @@ impl Decode for Manifest {
             }
             Ok(m)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(number: u32, size: u64) -> Manifest {
+        Manifest::part(<_>::default(), <_>::default(), "p".into(), number, size, 4)
+    }
+
+    fn whole(parts: &[(u32, u64)]) -> Manifest {
+        let mut all = Manifest::default();
+        for (number, size) in parts {
+            assert!(all.append(&part(*number, *size)));
+        }
+        all
+    }
+
+    #[test]
+    fn parts_are_found_by_their_numbers() {
+        for parts in [
+            &[(1, 10), (2, 10), (3, 10), (4, 3)][..],
+            &[(1, 7)],
+            &[(1, 10), (2, 4)],
+            &[(2, 10), (5, 10), (6, 10), (9, 1)],
+            &[(1, 5), (2, 6), (3, 6), (4, 5)],
+        ] {
+            let all = whole(parts);
+            assert_eq!(all.parts(), Some(parts.len() as u64), "{parts:?}");
+            let mut at = 0;
+            for (number, size) in parts {
+                assert_eq!(all.part_numbered(*number), Some(at..at + size), "{parts:?}: {number}");
+                assert_eq!(all.part_at(at), Some(at..at + size), "{parts:?}: {number}");
+                at += size;
+            }
+            let none = (0..12).filter(|number| !parts.iter().any(|(n, _)| n == number));
+            assert!(none.into_iter().all(|number| all.part_numbered(number).is_none()), "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_at_once_has_no_parts_and_nonsense_ends() {
+        let one = Manifest::whole(<_>::default(), <_>::default(), "p".into(), 9, 4, 4);
+        assert_eq!((one.parts(), one.part_numbered(1)), (None, None));
+        assert_eq!(Manifest::default().parts(), None);
+        let mut odd = whole(&[(1, 10), (2, 4)]);
+        odd.size = u64::MAX;
+        odd.rules.values_mut().for_each(|rule| (rule.part_size, rule.first_part) = (1, u32::MAX));
+        odd.rules.values_mut().for_each(|rule| rule.offset = u64::MAX - 1);
+        assert!(odd.parts().is_some() && odd.part_numbered(7).is_none());
+        assert_eq!(odd.part_numbered(u32::MAX), Some(u64::MAX - 1..u64::MAX));
     }
 }

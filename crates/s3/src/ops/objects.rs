@@ -182,18 +182,61 @@ struct Seen {
     etag: String,
     /// The bytes that are asked for.
     span: Range<u64>,
-    /// Where they are, if a range was asked for.
+    /// Where they are, if a range or a part was asked for.
     content_range: Option<String>,
+    /// How many parts the object has, if one was asked for.
+    parts: Option<i32>,
 }
 
-fn seen(opened: &Opened, conditions: &Conditions<'_>, range: Option<Asked>) -> S3Result<Seen> {
+fn seen(
+    opened: &Opened,
+    conditions: &Conditions<'_>,
+    range: Option<Asked>,
+    part: Option<i32>,
+) -> S3Result<Seen> {
     let etag = String::from_utf8_lossy(&opened.head.etag()).into_owned();
-    conditions.check(&etag, system_time(opened.head.modified))?;
+    let good = conditions.check(&etag, system_time(opened.head.modified));
+    good.map_err(|e| unchanged(e, &opened.head))?;
     let size = opened.size();
-    let range = range.map(|range| range.check(size)).transpose()?;
+    let (range, parts) = match (range, part) {
+        (Some(_), Some(_)) => {
+            return Err(s3_error!(InvalidRequest, "a range and a part are asked for at once"));
+        }
+        (range, None) => (range.map(|range| range.check(size)).transpose()?, None),
+        (None, Some(number)) => {
+            let (span, parts) = part_of(opened, number)?;
+            (Some(span).filter(|span| !span.is_empty()), parts)
+        }
+    };
     let shown = |range: &Range<u64>| format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1));
     let content_range = range.as_ref().map(shown);
-    Ok(Seen { etag, span: range.unwrap_or(0..size), content_range })
+    Ok(Seen { etag, span: range.unwrap_or(0..size), content_range, parts })
+}
+
+/// A part's bytes, and of how many. What was not uploaded in parts is its own first part. Source:
+/// RGWGetObj::execute of later releases; 16.2 knows no parts of objects.
+fn part_of(opened: &Opened, number: i32) -> S3Result<(Range<u64>, Option<i32>)> {
+    let number = u32::try_from(number).map_err(|_| S3ErrorCode::InvalidPart)?;
+    let manifest = opened.head.manifest.as_ref();
+    let Some(parts) = manifest.and_then(rgw::Manifest::parts) else {
+        return if number == 1 { Ok((0..opened.size(), None)) } else { Err(S3ErrorCode::InvalidPart.into()) };
+    };
+    let span = manifest.and_then(|manifest| manifest.part_numbered(number));
+    Ok((span.ok_or(S3ErrorCode::InvalidPart)?, i32::try_from(parts).ok()))
+}
+
+/// That an object is unchanged is said with what a cache goes by. Source: RFC 9110, section 15.4.5.
+fn unchanged(mut e: s3s::S3Error, head: &Head) -> s3s::S3Error {
+    if *e.code() == S3ErrorCode::NotModified {
+        let mut headers = HeaderMap::new();
+        let mut date = Vec::new();
+        let dated = timestamp(head.modified).format(TimestampFormat::HttpDate, &mut date);
+        headers.extend(quoted(&head.etag()).parse().ok().map(|etag| (hyper::header::ETAG, etag)));
+        let date = dated.ok().and_then(|()| date.as_slice().try_into().ok());
+        headers.extend(date.map(|date| (hyper::header::LAST_MODIFIED, date)));
+        e.set_headers(headers);
+    }
+    e
 }
 
 pub async fn get_object(
@@ -201,9 +244,6 @@ pub async fn get_object(
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let (caller, input) = (caller(&request), &request.input);
-    if input.part_number.is_some() {
-        return Err(errors::not_served("parts of objects are not served"));
-    }
     let overrides = [
         ("content-type", input.response_content_type.clone()),
         ("content-language", input.response_content_language.clone()),
@@ -257,7 +297,7 @@ async fn answer(
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
-    let asked = seen(&opened, &conditions, range)?;
+    let asked = seen(&opened, &conditions, range, input.part_number)?;
     let keys = encryption::asked(request);
     let (opened, encrypted) = keys.open(&gateway.settings().encryption, opened)?;
     let mut headers = shown(&opened.head, overrides)?;
@@ -280,6 +320,7 @@ async fn answer(
         last_modified: Some(timestamp(modified)),
         body: Some(s3s::Body::http_body_unsync(windows).into()),
         version_id,
+        parts_count: asked.parts,
         ..GetObjectOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
@@ -290,9 +331,6 @@ pub async fn head_object(
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let (caller, input) = (caller(&request), &request.input);
-    if input.part_number.is_some() {
-        return Err(errors::not_served("parts of objects are not served"));
-    }
     let view = gateway.bucket(&caller, &input.bucket).await?;
     let key = reader::key(&input.key, named(input.version_id.as_ref()));
     let opened = reader::open(gateway, &caller, &view, &key, 0).await?;
@@ -303,7 +341,7 @@ pub async fn head_object(
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
-    let asked = seen(&opened, &conditions, range)?;
+    let asked = seen(&opened, &conditions, range, input.part_number)?;
     let (opened, encrypted) = encryption::asked(&request).open(&gateway.settings().encryption, opened)?;
     let mut headers = shown(&opened.head, &[])?;
     headers.extend(encrypted);
@@ -317,6 +355,7 @@ pub async fn head_object(
         e_tag: Some(quoted(asked.etag.as_bytes())),
         last_modified: Some(timestamp(opened.head.modified)),
         version_id: view.version(&opened.head.version),
+        parts_count: asked.parts,
         ..HeadObjectOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
