@@ -200,11 +200,20 @@ pub fn take_tenant(parts: &mut Parts) -> S3Result<Option<Bytes>> {
 
 /// Whether the client says that it pays. Source: req_state::get_request_payer in src/rgw/rgw_common.h.
 pub fn pays(parts: &Parts) -> bool {
-    let field =
-        parts.uri.query().unwrap_or_default().split('&').find_map(|f| f.strip_prefix("x-amz-request-payer="));
-    header(parts, "x-amz-request-payer")
-        .or(field)
-        .is_some_and(|payer| payer.eq_ignore_ascii_case("requester"))
+    said(parts, "x-amz-request-payer").is_some_and(|payer| payer.eq_ignore_ascii_case("requester"))
+}
+
+/// Whose the client takes its bucket for, and that of a copy's source.
+pub fn expected_owners(parts: &Parts) -> [Option<String>; 2] {
+    ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"].map(|name| said(parts, name))
+}
+
+/// What a header says or, where a URL was signed for others to use, a field of its query.
+fn said(parts: &Parts, name: &str) -> Option<String> {
+    let fields = parts.uri.query().unwrap_or_default().split('&');
+    let field = || fields.filter_map(|f| f.split_once('=')).find(|(n, _)| *n == name);
+    let of_query = || field().map(|(_, text)| sign::percent_decode(text).unwrap_or_default());
+    header(parts, name).map(str::to_owned).or_else(of_query)
 }
 
 /// Whether the body becomes an object's bytes, of any length.
@@ -355,6 +364,18 @@ mod tests {
             request = request.header(*name, *value);
         }
         request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn owners_are_expected_by_headers_and_by_signed_urls() {
+        let expected = |uri: &str, headers: &[(&'static str, &str)]| {
+            expected_owners(&parts(Method::GET, uri, headers)).map(|owner| owner.unwrap_or_default())
+        };
+        let own = "x-amz-expected-bucket-owner";
+        assert_eq!(expected("/b/k", &[(own, "t$u")]), ["t$u", ""]);
+        assert_eq!(expected("/b/k?x&x-amz-source-expected-bucket-owner=t%24u", &[]), ["", "t$u"]);
+        assert_eq!(expected(&format!("/b/k?{own}=u"), &[(own, "v")]), ["v", ""]);
+        assert!(expected_owners(&parts(Method::GET, "/b/k", &[])).iter().all(Option::is_none));
     }
 
     #[test]

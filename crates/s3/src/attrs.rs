@@ -47,8 +47,6 @@ pub fn refuse(headers: &HeaderMap, writes: bool, of_object: bool) -> S3Result<()
             || name == "x-amz-server-side-encryption-context"
             || name == "x-amz-write-offset-bytes"
             || name == "x-amz-mfa"
-            || name == "x-amz-expected-bucket-owner"
-            || name == "x-amz-source-expected-bucket-owner"
     };
     let is_twice = |name: &HeaderName| headers.get_all(name).iter().nth(1).is_some();
     if headers.keys().any(|name| name.as_str().contains("server-side-encryption") && is_twice(name)) {

@@ -258,15 +258,20 @@ impl Gateway {
     /// A bucket as it was a moment ago.
     pub async fn bucket(&self, caller: &Caller, name: &str) -> S3Result<Arc<BucketView>> {
         let key = (caller.tenant(), name.to_owned());
-        if let Some(view) = self.inner.buckets.get(&key) {
-            view.served()?;
-            return Ok(view);
-        }
-        let at = Instant::now();
-        let view = Arc::new(self.fresh_bucket(caller, name).await?);
-        self.inner.buckets.put(key, at, view.clone());
+        let view = match self.inner.buckets.get(&key) {
+            Some(view) => view,
+            None => {
+                let at = Instant::now();
+                let view = Arc::new(self.fresh_bucket(caller, name).await?);
+                self.inner.buckets.put(key, at, view.clone());
+                view
+            }
+        };
         view.served()?;
-        Ok(view)
+        match caller.means(&view.info.owner) {
+            true => Ok(view),
+            false => Err(S3ErrorCode::AccessDenied.into()),
+        }
     }
 
     /// A bucket as it is.

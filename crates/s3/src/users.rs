@@ -71,6 +71,8 @@ pub struct Caller {
     tenant: Option<Bytes>,
     /// Whether the caller pays for what belongs to others.
     pays: bool,
+    /// Whose the bucket is to be, and that of what is copied.
+    expects: [Option<String>; 2],
 }
 
 impl Caller {
@@ -82,6 +84,23 @@ impl Caller {
     /// The same caller, with what is known of a request.
     pub fn asking(self, env: Environment, tenant: Option<Bytes>, pays: bool) -> Self {
         Self { env: Arc::new(env), tenant, pays, ..self }
+    }
+
+    /// The same caller, who takes a bucket, and a copy's source, for those of these users.
+    pub fn expecting(self, expects: [Option<String>; 2]) -> Self {
+        Self { expects, ..self }
+    }
+
+    /// The same caller as it looks for what it copies.
+    pub fn at_source(self) -> Self {
+        let [_, source] = self.expects;
+        Self { expects: [source, None], ..self }
+    }
+
+    /// Whether a bucket of this owner may be the one that the caller means.
+    pub fn means(&self, owner: &UserId) -> bool {
+        let [expected, _] = &self.expects;
+        expected.as_ref().is_none_or(|expected| owner.to_text() == expected.as_bytes())
     }
 
     /// Nobody in particular, at an address.
@@ -170,6 +189,20 @@ mod tests {
         };
         assert_ne!(user("10.0.0.1"), at("10.0.0.1"));
         assert_ne!(user("a"), user("b"));
+    }
+
+    #[test]
+    fn a_bucket_is_meant_whose_owner_is_expected() {
+        let [ours, theirs] = ["a", "b"].map(UserId::plain);
+        let means = |caller: &Caller| [caller.means(&ours), caller.means(&theirs)];
+        let expecting = |own: Option<&str>, source: Option<&str>| {
+            Caller::default().expecting([own, source].map(|id| id.map(str::to_owned)))
+        };
+        assert_eq!(means(&Caller::default()), [true, true]);
+        assert_eq!(means(&expecting(Some("a"), Some("b"))), [true, false]);
+        assert_eq!(means(&expecting(Some("a"), Some("b")).at_source()), [false, true]);
+        assert_eq!(means(&expecting(Some("a"), None).at_source()), [true, true]);
+        assert_eq!(means(&expecting(Some(""), None)), [false, false]);
     }
 
     #[test]

@@ -163,7 +163,7 @@ pub async fn delete_bucket(
     // The right is looked up of the bucket that goes: another one may have had the name a moment ago.
     let fresh = gateway.fresh_bucket(&caller, name).await?;
     fresh.served()?;
-    if !fresh.may(&caller, Action::DeleteBucket) {
+    if !caller.means(&fresh.info.owner) || !fresh.may(&caller, Action::DeleteBucket) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     end_uploads(gateway, &fresh.info).await?;

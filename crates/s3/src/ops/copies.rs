@@ -86,7 +86,7 @@ async fn source<T>(
 ) -> S3Result<(Opened, CopyFrom, Option<String>)> {
     let from = request.extensions.get::<CopyFrom>().cloned().ok_or(S3ErrorCode::InvalidArgument)?;
     // It is in the caller's tenant where it names none.
-    let caller = caller.clone().in_tenant(from.tenant.clone());
+    let caller = caller.clone().in_tenant(from.tenant.clone()).at_source();
     let view = gateway.bucket(&caller, &from.bucket).await?;
     let key = reader::key(&from.key, from.version.as_deref());
     let opened = reader::open(gateway, &caller, &view, &key, 0).await?;
