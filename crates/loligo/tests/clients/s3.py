@@ -7,13 +7,17 @@ import hashlib
 import http.client
 import io
 import json
+import re
 import socket
 import sys
 import urllib.parse
 
 import boto3
 from botocore import UNSIGNED
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.client import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 import s3_versions
@@ -120,6 +124,85 @@ def objects():
     fails(400, "InvalidRequest", s3.copy_object, Bucket="bucket", Key="copy", CopySource={"Bucket": "bucket", "Key": "copy"})
     s3.delete_object(Bucket="bucket", Key="copy")
     s3.delete_object(Bucket="bucket", Key="copy")
+
+
+def parts_of_objects():
+    """Parts of an upload are read by their numbers, as SDKs do that fetch several at once."""
+    upload = s3.create_multipart_upload(Bucket="bucket", Key="parts")["UploadId"]
+    pieces = {2: data(5 * MIB, 1), 5: data(6 * MIB, 2), 6: data(3, 3)}
+    done = [{"PartNumber": n, "ETag": s3.upload_part(Bucket="bucket", Key="parts", UploadId=upload, PartNumber=n, Body=piece)["ETag"]} for n, piece in pieces.items()]
+    fails(404, "NoSuchKey", s3.get_object, Bucket="bucket", Key="parts", PartNumber=2)
+    s3.complete_multipart_upload(Bucket="bucket", Key="parts", UploadId=upload, MultipartUpload={"Parts": done})
+    at = 0
+    size = sum(map(len, pieces.values()))
+    for n, piece in pieces.items():
+        head = s3.head_object(Bucket="bucket", Key="parts", PartNumber=n)
+        assert (head["PartsCount"], head["ContentLength"]) == (3, len(piece)), head
+        part = s3.get_object(Bucket="bucket", Key="parts", PartNumber=n)
+        assert part["ContentRange"] == f"bytes {at}-{at + len(piece) - 1}/{size}" and part["PartsCount"] == 3
+        assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == piece
+        at += len(piece)
+    for none in [1, 3, 7]:
+        fails(400, "InvalidPart", s3.get_object, Bucket="bucket", Key="parts", PartNumber=none)
+    fails(400, "InvalidRequest", s3.get_object, Bucket="bucket", Key="parts", PartNumber=2, Range="bytes=0-1")
+    for body in [b"whole", b""]:
+        s3.put_object(Bucket="bucket", Key="parts", Body=body)
+        whole = s3.get_object(Bucket="bucket", Key="parts", PartNumber=1)
+        assert whole["Body"].read() == body and "PartsCount" not in whole
+        fails(400, "InvalidPart", s3.get_object, Bucket="bucket", Key="parts", PartNumber=2)
+    known = s3.put_object(Bucket="bucket", Key="parts", Body=b"x")["ETag"]
+    try:
+        s3.get_object(Bucket="bucket", Key="parts", IfNoneMatch=known)
+    except ClientError as e:
+        said = e.response["ResponseMetadata"]
+        assert (said["HTTPStatusCode"], said["HTTPHeaders"]["etag"]) == (304, known) and "last-modified" in said["HTTPHeaders"]
+    s3.delete_object(Bucket="bucket", Key="parts")
+
+
+def owners_that_are_expected():
+    """A bucket of somebody else is not taken for the one that is meant."""
+    ours, theirs = (who.list_buckets()["Owner"]["ID"] for who in (s3, other))
+    s3.put_object(Bucket="bucket", Key="owned", Body=b"x", ExpectedBucketOwner=ours)
+    source = {"Bucket": "bucket", "Key": "owned"}
+    for call, args in [
+        (s3.put_object, {"Key": "owned", "Body": b"y"}),
+        (s3.get_object, {"Key": "owned"}),
+        (s3.list_objects_v2, {}),
+        (s3.delete_object, {"Key": "owned"}),
+        (s3.get_bucket_acl, {}),
+        (s3.delete_bucket, {}),
+        (s3.copy_object, {"Key": "owned-2", "CopySource": source}),
+    ]:
+        fails(403, "AccessDenied", call, Bucket="bucket", ExpectedBucketOwner=theirs, **args)
+    fails(403, "AccessDenied", s3.copy_object, Bucket="bucket", Key="owned-2", CopySource=source, ExpectedSourceBucketOwner=theirs)
+    s3.copy_object(Bucket="bucket", Key="owned", CopySource=source, MetadataDirective="REPLACE", ExpectedBucketOwner=ours, ExpectedSourceBucketOwner=ours)
+    assert get("owned", ExpectedBucketOwner=ours) == b"x"
+    url = s3.generate_presigned_url("get_object", {"Bucket": "bucket", "Key": "owned", "ExpectedBucketOwner": theirs})
+    assert ask("GET", urllib.parse.urlparse(url).path + "?" + urllib.parse.urlparse(url).query)[0] == 403
+    s3.delete_object(Bucket="bucket", Key="owned")
+
+
+def pages_of_buckets():
+    # Debian's boto3 asks for all of them.
+    def page(query):
+        request = AWSRequest("GET", f"{ENDPOINT}/?{query}", headers={"Host": HOST})
+        S3SigV4Auth(Credentials(*sys.argv[2:4]), "s3", "default").add_auth(request)
+        status, _, body = ask("GET", f"/?{query}", headers=dict(request.headers.items()))
+        token = re.search("<ContinuationToken>(.*)</ContinuationToken>", body.decode())
+        return status, re.findall("<Name>(.*?)</Name>", body.decode()), token and token[1]
+
+    for name in ["page-a", "page-b", "page-c"]:
+        s3.create_bucket(Bucket=name)
+    status, names, token = page("max-buckets=3")
+    assert (status, names) == (200, ["bucket", "page-a", "page-b"]) and token, (status, names, token)
+    assert page(f"continuation-token={token}&max-buckets=3") == (200, ["page-c"], None)
+    status, names, token = page("max-buckets=2&prefix=page-")
+    assert (status, names) == (200, ["page-a", "page-b"]) and token, (status, names, token)
+    assert page("max-buckets=3&prefix=page-") == (200, ["page-a", "page-b", "page-c"], None)
+    assert page("bucket-region=elsewhere") == (200, [], None)
+    assert page("max-buckets=0")[0] == 400
+    for name in ["page-a", "page-b", "page-c"]:
+        s3.delete_bucket(Bucket=name)
 
 
 def lists():
@@ -514,7 +597,7 @@ def hostile():
         (b"PUT /bucket/k?append&position=9 HTTP/1.1\r\n" + head + b"Content-Length: 0\r\n\r\n", b"501"),
         (b"PUT /bucket/k?uploadId=x HTTP/1.1\r\n" + head + b"Content-Length: 0\r\n\r\n", b"400"),
         (b"DELETE /bucket?notification HTTP/1.1\r\n" + head + b"\r\n", b"501"),
-        (b"DELETE /bucket HTTP/1.1\r\n" + head + b"x-amz-expected-bucket-owner: x\r\n\r\n", b"501"),
+        (b"DELETE /bucket HTTP/1.1\r\n" + head + b"x-amz-expected-bucket-owner: x\r\n\r\n", b"403"),
         (b"POST /bucket?delete HTTP/1.1\r\n" + head + b"Content-Length: 22\r\n\r\n<Key>a<!-- -->bc</Key>", b"400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n", b"400"),
     ]:
@@ -525,7 +608,7 @@ def hostile():
 
 def main():
     buckets()
-    for step in [objects, meanwhile, lists, uploads, pages_of_uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
+    for step in [objects, parts_of_objects, owners_that_are_expected, pages_of_buckets, meanwhile, lists, uploads, pages_of_uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
         step()
     s3_versions.run(s3, other, fails, data, other.list_buckets()["Owner"]["ID"])
     # A bucket that holds an upload alone can be removed.

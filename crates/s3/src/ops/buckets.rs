@@ -7,7 +7,7 @@ use hyper::HeaderMap;
 use rgw::policy::Action;
 use rgw::{PlacementRule, Versioning};
 use s3s::dto::*;
-use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::attrs::timestamp;
 use crate::config::lock;
@@ -33,23 +33,40 @@ pub async fn list_buckets(
     if !caller.may_by_itself(Action::ListAllMyBuckets, b"*") {
         return Err(S3ErrorCode::AccessDenied.into());
     }
+    let max = most(request.input.max_buckets)?;
+    let ListBucketsInput { continuation_token, prefix, bucket_region, .. } = request.input;
+    let start = prefix.clone().unwrap_or_default();
+    // All are in the zone group.
+    let is_here = bucket_region.is_none_or(|region| region == gateway.settings().zonegroup);
     let mut buckets: Vec<Bucket> = Vec::new();
-    let mut marker = bytes::Bytes::new();
-    loop {
+    let mut marker = bytes::Bytes::from(continuation_token.unwrap_or_default());
+    while is_here && buckets.len() <= max {
         let page = gateway.site().user_buckets(&user.id, marker.clone(), i32::MAX);
         let (page, more) = gateway.read(page).await.map_err(errors::of)?;
-        buckets.extend(page.iter().map(|entry| Bucket {
+        let meant = page.iter().filter(|entry| entry.bucket.name.starts_with(start.as_bytes()));
+        buckets.extend(meant.map(|entry| Bucket {
             bucket_region: None,
             creation_date: Some(timestamp(entry.created)),
             name: Some(String::from_utf8_lossy(&entry.bucket.name).into_owned()),
         }));
         match page.last() {
-            Some(last) if more && buckets.len() < MAX_BUCKETS => marker = last.bucket.name.clone(),
+            Some(last) if more => marker = last.bucket.name.clone(),
             _ => break,
         }
     }
-    let output = ListBucketsOutput { buckets: Some(buckets), owner, ..ListBucketsOutput::default() };
+    let more = buckets.len() > max;
+    buckets.truncate(max);
+    // The next page begins behind the last one that is told of.
+    let continuation_token = buckets.last().and_then(|last| last.name.clone()).filter(|_| more);
+    let output = ListBucketsOutput { buckets: Some(buckets), continuation_token, owner, prefix };
     Ok(S3Response::new(output))
+}
+
+/// How many buckets an answer has at most.
+fn most(asked: Option<i32>) -> S3Result<usize> {
+    let Some(asked) = asked else { return Ok(MAX_BUCKETS) };
+    let good = usize::try_from(asked).ok().filter(|max| (1..=MAX_BUCKETS).contains(max));
+    good.ok_or_else(|| s3_error!(InvalidArgument, "max-buckets is from 1 to 10,000"))
 }
 
 /// The placement that a bucket's place asks for: `zonegroup`, `zonegroup:placement` or `:placement`.
