@@ -27,6 +27,7 @@ mod form;
 mod ops;
 mod state;
 mod tags;
+mod turns;
 mod xml;
 
 // How it comes in and goes out.

@@ -16,6 +16,7 @@ use types::{RealTime, Utime};
 
 use crate::attrs::Attrs;
 use crate::errors;
+use crate::turns::Turns;
 use crate::users::{Cache, Caller, Known};
 
 /// Attributes of buckets.
@@ -52,6 +53,8 @@ struct Inner {
     /// Of buckets, by their ids.
     owners: Cache<Bytes, Arc<UserInfo>>,
     buckets: Cache<(Bytes, String), Arc<BucketView>>,
+    /// Of changes of buckets, by their ids.
+    changes: Turns<Bytes>,
     numbers: AtomicU64,
 }
 
@@ -154,7 +157,8 @@ pub fn caller<T>(request: &S3Request<T>) -> Caller {
 impl Gateway {
     pub fn new(site: Site, performer: Performer, settings: Settings) -> Self {
         let (users, owners, buckets) = (Cache::new(), Cache::new(), Cache::new());
-        let inner = Inner { site, settings, users, owners, buckets, numbers: AtomicU64::new(1) };
+        let (changes, numbers) = (Turns::new(), AtomicU64::new(1));
+        let inner = Inner { site, settings, users, owners, buckets, changes, numbers };
         Self { inner: Arc::new(inner), performer }
     }
 
@@ -327,6 +331,7 @@ impl Gateway {
         view: &BucketView,
         change: impl Fn(&mut BucketInfo, &mut Attrs) + Send + 'static,
     ) -> S3Result<()> {
+        let _turn = self.inner.changes.take(view.info.bucket.id.clone()).await;
         let plan = self.site().change_bucket(&view.info.bucket, now(), change);
         let changed = self.run(plan).await;
         self.forget_bucket(caller, &String::from_utf8_lossy(&view.info.bucket.name));

@@ -3,6 +3,7 @@
 Usage: s3.py ENDPOINT ACCESS_KEY SECRET OTHER_ACCESS_KEY OTHER_SECRET
 """
 
+import concurrent.futures
 import hashlib
 import http.client
 import io
@@ -190,6 +191,13 @@ def pages_of_buckets():
         status, _, body = ask("GET", f"/?{query}", headers=dict(request.headers.items()))
         token = re.search("<ContinuationToken>(.*)</ContinuationToken>", body.decode())
         return status, re.findall("<Name>(.*?)</Name>", body.decode()), token and token[1]
+def changes_at_once():
+    """Each of many changes of a bucket is made, however many come at once."""
+    with concurrent.futures.ThreadPoolExecutor(50) as threads:
+        for done in [threads.submit(s3.put_bucket_acl, Bucket="bucket", ACL="private") for _ in range(50)]:
+            done.result()
+
+
 
     for name in ["page-a", "page-b", "page-c"]:
         s3.create_bucket(Bucket=name)
@@ -608,7 +616,7 @@ def hostile():
 
 def main():
     buckets()
-    for step in [objects, parts_of_objects, owners_that_are_expected, pages_of_buckets, meanwhile, lists, uploads, pages_of_uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
+    for step in [objects, parts_of_objects, owners_that_are_expected, changes_at_once, pages_of_buckets, meanwhile, lists, uploads, pages_of_uploads, rights, acls, tagging, policies, pages, forms, old_signatures, presigned, hostile]:
         step()
     s3_versions.run(s3, other, fails, data, other.list_buckets()["Owner"]["ID"])
     # A bucket that holds an upload alone can be removed.
