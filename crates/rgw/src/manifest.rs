@@ -280,6 +280,15 @@ impl Manifest {
         })
     }
 
+    /// The first part with a greater number, and where it begins and ends.
+    pub fn part_behind(&self, number: u32) -> Option<(u32, Range<u64>)> {
+        let next = self.runs()?.find_map(|run| {
+            let next = run.first.max(number.checked_add(1)?);
+            (u64::from(next - run.first) < run.count()).then_some(next)
+        })?;
+        Some((next, self.part_numbered(next)?))
+    }
+
     /// What each rule says of parts.
     fn runs(&self) -> Option<impl Iterator<Item = Run> + '_> {
         let of_parts = self.rules.values().all(|rule| rule.first_part > 0);
@@ -438,6 +447,11 @@ mod tests {
                 assert_eq!(all.part_numbered(*number), Some(at..at + size), "{parts:?}: {number}");
                 assert_eq!(all.part_at(at), Some(at..at + size), "{parts:?}: {number}");
                 at += size;
+            }
+            let behind = |number| all.part_behind(number).map(|(next, _)| next);
+            for number in 0..12 {
+                let next = parts.iter().map(|(n, _)| *n).find(|n| *n > number);
+                assert_eq!(behind(number), next, "{parts:?}: behind {number}");
             }
             let none = (0..12).filter(|number| !parts.iter().any(|(n, _)| n == number));
             assert!(none.into_iter().all(|number| all.part_numbered(number).is_none()), "{parts:?}");

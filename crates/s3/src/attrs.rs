@@ -138,11 +138,16 @@ pub fn headers(head: &Head) -> HeaderMap {
     if let Some(tags) = tags.filter(|tags| !tags.tags.is_empty()) {
         add("x-amz-tagging-count", tags.tags.len().to_string().as_bytes());
     }
-    let class = head.attrs.get(&b"user.rgw.storage_class"[..]).map(text).filter(|class| !class.is_empty());
-    if let Some(class) = class {
-        add("x-amz-storage-class", class);
+    if let Some(class) = storage_class(head) {
+        add("x-amz-storage-class", class.as_bytes());
     }
     headers
+}
+
+/// The class that an object was written to, where it is not the bucket's own.
+pub fn storage_class(head: &Head) -> Option<&str> {
+    let class = head.attrs.get(&b"user.rgw.storage_class"[..]).map(text);
+    class.and_then(|class| std::str::from_utf8(class).ok()).filter(|class| !class.is_empty())
 }
 
 pub fn quoted(etag: &[u8]) -> String {

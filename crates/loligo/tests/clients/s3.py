@@ -143,6 +143,14 @@ def parts_of_objects():
         assert part["ContentRange"] == f"bytes {at}-{at + len(piece) - 1}/{size}" and part["PartsCount"] == 3
         assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == piece
         at += len(piece)
+    said = s3.get_object_attributes(Bucket="bucket", Key="parts", ObjectAttributes=["ETag", "ObjectParts", "ObjectSize", "StorageClass"], MaxParts=2)
+    assert (said["ObjectSize"], said["StorageClass"], said["ETag"][-2:]) == (size, "STANDARD", "-3"), said
+    told = said["ObjectParts"]
+    assert [(p["PartNumber"], p["Size"]) for p in told["Parts"]] == [(2, 5 * MIB), (5, 6 * MIB)], told
+    assert (told["TotalPartsCount"], told["IsTruncated"], str(told["NextPartNumberMarker"])) == (3, True, "5"), told
+    said = s3.get_object_attributes(Bucket="bucket", Key="parts", ObjectAttributes=["ObjectParts"], PartNumberMarker=5)
+    assert [p["PartNumber"] for p in said["ObjectParts"]["Parts"]] == [6] and "ETag" not in said, said
+    fails(403, "AccessDenied", other.get_object_attributes, Bucket="bucket", Key="parts", ObjectAttributes=["ETag"])
     for none in [1, 3, 7]:
         fails(400, "InvalidPart", s3.get_object, Bucket="bucket", Key="parts", PartNumber=none)
     fails(400, "InvalidRequest", s3.get_object, Bucket="bucket", Key="parts", PartNumber=2, Range="bytes=0-1")
@@ -183,6 +191,13 @@ def owners_that_are_expected():
     s3.delete_object(Bucket="bucket", Key="owned")
 
 
+def changes_at_once():
+    """Each of many changes of a bucket is made, however many come at once."""
+    with concurrent.futures.ThreadPoolExecutor(50) as threads:
+        for done in [threads.submit(s3.put_bucket_acl, Bucket="bucket", ACL="private") for _ in range(50)]:
+            done.result()
+
+
 def pages_of_buckets():
     # Debian's boto3 asks for all of them.
     def page(query):
@@ -191,13 +206,6 @@ def pages_of_buckets():
         status, _, body = ask("GET", f"/?{query}", headers=dict(request.headers.items()))
         token = re.search("<ContinuationToken>(.*)</ContinuationToken>", body.decode())
         return status, re.findall("<Name>(.*?)</Name>", body.decode()), token and token[1]
-def changes_at_once():
-    """Each of many changes of a bucket is made, however many come at once."""
-    with concurrent.futures.ThreadPoolExecutor(50) as threads:
-        for done in [threads.submit(s3.put_bucket_acl, Bucket="bucket", ACL="private") for _ in range(50)]:
-            done.result()
-
-
 
     for name in ["page-a", "page-b", "page-c"]:
         s3.create_bucket(Bucket=name)

@@ -1,6 +1,7 @@
 //! What S3's requests do. Those that are not here are answered with NotImplemented by the library's own
 //! defaults.
 
+mod attributes;
 mod buckets;
 mod conditions;
 pub mod copies;
@@ -57,6 +58,7 @@ served! {
     put_object: PutObjectInput -> PutObjectOutput by objects;
     get_object: GetObjectInput -> GetObjectOutput by objects;
     head_object: HeadObjectInput -> HeadObjectOutput by objects;
+    get_object_attributes: GetObjectAttributesInput -> GetObjectAttributesOutput by attributes;
     delete_object: DeleteObjectInput -> DeleteObjectOutput by objects;
     delete_objects: DeleteObjectsInput -> DeleteObjectsOutput by objects;
     copy_object: CopyObjectInput -> CopyObjectOutput by copies;

@@ -145,7 +145,7 @@ pub fn new_version(id: &Bytes) -> Option<String> {
 }
 
 /// What a request names as a version. Without an id it names none.
-fn named(id: Option<&String>) -> Option<&str> {
+pub fn named(id: Option<&String>) -> Option<&str> {
     id.map(String::as_str).filter(|id| !id.is_empty())
 }
 
