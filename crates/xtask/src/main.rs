@@ -54,17 +54,26 @@ struct ClientTest {
     job: &'static str,
     package: &'static str,
     target: &'static str,
+    /// How many of its tests run at a time in the gate. Most mostly wait.
+    threads: &'static str,
 }
 
 const CLIENT_TESTS: [ClientTest; 4] = [
-    ClientTest { step: "clients", job: "clients", package: "loligo", target: "clients" },
-    ClientTest { step: "block images", job: "block", package: "loligo", target: "block" },
-    ClientTest { step: "the client library", job: "rados", package: "rados", target: "client_library" },
+    ClientTest { step: "clients", job: "clients", package: "loligo", target: "clients", threads: "4" },
+    ClientTest { step: "block images", job: "block", package: "loligo", target: "block", threads: "2" },
+    ClientTest {
+        step: "the client library",
+        job: "rados",
+        package: "rados",
+        target: "client_library",
+        threads: "2",
+    },
     ClientTest {
         step: "the gateway's core beside Ceph's",
         job: "gateway",
         package: "rgwio",
         target: "gateway_core",
+        threads: "2",
     },
 ];
 
@@ -95,13 +104,15 @@ fn work() -> Result<()> {
         Some("ledger") => ledger::take(&root, GATE_LEDGER),
         Some("test") => {
             setup::install()?;
+            let optimised = Optimised::begin(&root, "19")?;
             ci(&root)?;
             step("other processors", || processors::run(&root))?;
-            clients(&root)
+            clients(&root, optimised)
         }
         Some("clients") => {
             setup::install()?;
-            clients(&root)
+            let optimised = Optimised::begin(&root, "0")?;
+            clients(&root, optimised)
         }
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");
@@ -140,16 +151,34 @@ fn ci(root: &Path) -> Result<()> {
     })
 }
 
-/// Builds the program as users do and runs Ceph's own clients against it.
-fn clients(root: &Path) -> Result<()> {
-    // The thrasher puts stores on a bad medium, which the product does not have.
-    let with_faults = ["--release", "--features", "loligo/test-medium"];
-    // The simulator beside it, without bugs to be planted: so it is built of the same crates, which are built
-    // once.
-    let both = ["build", "--package", "loligo", "--package", "simulator", "--no-default-features"];
-    step("optimised build", || cargo(root, &[&both[..], &with_faults].concat()))?;
+/// What the optimised program is built with. The thrasher puts stores on a bad medium, which the product does
+/// not have.
+const WITH_FAULTS: [&str; 3] = ["--release", "--features", "loligo/test-medium"];
+
+/// The program as users build it, begun beside other steps: it takes what processor time those leave.
+struct Optimised {
+    build: Begun,
+}
+
+impl Optimised {
+    fn begin(root: &Path, niceness: &str) -> Result<Self> {
+        // The simulator beside it, without bugs to be planted: so it is built of the same crates, which are
+        // built once.
+        let both = ["build", "--package", "loligo", "--package", "simulator", "--no-default-features"];
+        let build = cargo_command(root, &[&both[..], &WITH_FAULTS].concat());
+        Ok(Self { build: Begun::begin(root, "optimised-build.out", nice(niceness, &build))? })
+    }
+
+    fn end(self) -> Result<()> {
+        step("optimised build, begun beside the steps before", || self.build.end())
+    }
+}
+
+/// Runs Ceph's own clients against the optimised program.
+fn clients(root: &Path, optimised: Optimised) -> Result<()> {
+    optimised.end()?;
     step("the README's first command finds the program", || {
-        cargo(root, &[&["run"][..], &with_faults, &["--", "up", "--help"]].concat())
+        cargo(root, &[&["run"][..], &WITH_FAULTS, &["--", "up", "--help"]].concat())
     })?;
     step("crash states of the store", || {
         cargo(root, &["test", "--release", "--package", "store", "--test", "enumerate", "--", "--nocapture"])
@@ -162,7 +191,7 @@ fn clients(root: &Path) -> Result<()> {
 /// Ceph's own clients, the thrasher and the storms: they mostly wait.
 fn with_clients(root: &Path) -> Result<()> {
     for test in CLIENT_TESTS {
-        step(test.step, || clients_test(root, test.target))?;
+        step(test.step, || clients_test(root, &test))?;
     }
     step("the thrasher's own checks", || {
         python(
@@ -232,44 +261,69 @@ fn step_if_possible(name: &str, body: impl FnOnce() -> Result<Outcome>) -> Resul
     Ok(())
 }
 
-/// Simulated cluster-hours, begun beside tests that mostly wait: they take what processor time those leave.
-struct Hours {
+/// A program that runs beside other steps. What it says goes into a file, which is shown when it has ended.
+struct Begun {
+    command: String,
     running: Child,
     said: PathBuf,
 }
 
-impl Hours {
-    fn begin(root: &Path) -> Result<Self> {
-        let said = root.join("target/hours.out");
+impl Begun {
+    fn begin(root: &Path, file: &str, mut command: Command) -> Result<Self> {
+        let folder = root.join("target");
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let said = folder.join(file);
         let out = File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
-        let mut nice = Command::new("nice");
-        // Fewer hours than these by then are a failure, as any violation is. They are not to last longer
-        // than the tests beside them, also on a machine half as fast as most; more of them are the soak's.
-        nice.args(["-n", "19", "target/release/simulator", "--hours", "10", "--minutes", "40"]);
-        nice.args(["--ledger", GATE_LEDGER]).env(KEEP_MEMORY.0, KEEP_MEMORY.1).current_dir(root);
-        nice.stdout(out.try_clone()?).stderr(out);
-        let running = nice.spawn().with_context(|| format!("cannot start {nice:?}"))?;
-        Ok(Self { running, said })
+        command.stdout(out.try_clone()?).stderr(out);
+        let running = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { command: format!("{command:?}"), running, said })
     }
 
     fn end(mut self) -> Result<()> {
-        step("simulated cluster-hours, begun beside clients", || {
-            let status = self.running.wait()?;
-            eprint!("{}", std::fs::read_to_string(&self.said)?);
-            if !status.success() {
-                bail!("the simulator ended with {status}");
-            }
-            Ok(())
-        })
+        let status = self.running.wait()?;
+        eprint!("{}", std::fs::read_to_string(&self.said)?);
+        if !status.success() {
+            bail!("{} ended with {status}", self.command);
+        }
+        Ok(())
     }
 }
 
-impl Drop for Hours {
+impl Drop for Begun {
     /// When another step has failed.
     fn drop(&mut self) {
-        // Both fail for one that has ended.
+        // Both fail for one that has ended. What it started itself ends when it finds that out.
         let _ = self.running.kill();
         let _ = self.running.wait();
+    }
+}
+
+/// The same command at a lower priority.
+fn nice(niceness: &str, command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", niceness]).arg(command.get_program()).args(command.get_args());
+    nice.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    nice
+}
+
+/// Simulated cluster-hours, begun beside tests that mostly wait: they take what processor time those leave.
+struct Hours(Begun);
+
+impl Hours {
+    fn begin(root: &Path) -> Result<Self> {
+        let mut simulator = Command::new("target/release/simulator");
+        // Fewer hours than these by then are a failure, as any violation is. They are not to last longer
+        // than the tests beside them, also on a machine half as fast as most; more of them are the soak's.
+        simulator.args(["--hours", "8", "--minutes", "40", "--ledger", GATE_LEDGER]);
+        simulator.env(KEEP_MEMORY.0, KEEP_MEMORY.1).current_dir(root);
+        Ok(Self(Begun::begin(root, "hours.out", nice("19", &simulator))?))
+    }
+
+    fn end(self) -> Result<()> {
+        step("simulated cluster-hours, begun beside clients", || self.0.end())
     }
 }
 
@@ -286,9 +340,9 @@ fn python_command(root: &Path, folder: &str, args: &[&str]) -> Command {
 
 /// A test that runs the optimised program. It is built of the whole workspace: of one package alone cargo
 /// would choose other features for what the package needs, and build all of that once more.
-fn clients_test(root: &Path, test: &str) -> Result<()> {
+fn clients_test(root: &Path, test: &ClientTest) -> Result<()> {
     let mut command = cargo_command(root, &["test", "--workspace", "--features", "loligo/test-medium"]);
-    command.args(["--test", test, "--", "--test-threads=2"]);
+    command.args(["--test", test.target, "--", "--test-threads", test.threads]);
     command.env("LOLIGO_BIN", root.join(GATE_BINARY));
     command.env("LOLIGO_REQUIRE_PEERS", "1");
     run(command)

@@ -27,9 +27,10 @@ pub fn compare(root: &Path) -> Result<Outcome> {
     }
     copy_folder(&sources, &copy)?;
     // No package's own programs run; the lock file has what each package's bytes hash to.
-    if let Err(e) =
-        run(npm(&copy, &["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]))
-    {
+    if let Err(e) = run(npm(
+        &copy,
+        &["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--fetch-retries=1"],
+    )) {
         eprintln!("the packages that the page is built with are not to be had: {e:#}");
         return Ok(Outcome::Skipped);
     }
