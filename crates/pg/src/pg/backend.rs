@@ -17,6 +17,7 @@ use super::client::ClientOp;
 use super::gather::Gather;
 use super::newest::Newest;
 use super::rebuild::Rebuilding;
+use super::refused::Refused;
 use super::replicate::{WRITE_MAX, put_entries};
 use super::witness::Inquiries;
 use super::{Pg, Phase, persist};
@@ -61,9 +62,8 @@ pub(crate) struct Coded {
     pub readable: BTreeSet<HObject>,
     /// Refusals of shards that the cluster log was told of in this interval.
     pub told: BTreeSet<(HObject, Eversion, PgShard)>,
-    /// Primary: versions of objects that copies which get no writes have refused in this interval. They are
-    /// not asked for them again.
-    pub refused: BTreeMap<(HObject, PgShard), Eversion>,
+    /// Primary: what copies that get no writes have refused in this interval.
+    pub refused: Refused,
     /// Primary: members were told in this interval that none of them takes back anything up to here.
     settled: Eversion,
     /// Primary: the newest write when that was last looked at.

@@ -43,6 +43,7 @@ mod query;
 mod reading;
 mod rebuild;
 mod recovery;
+mod refused;
 pub(crate) mod remove;
 mod repair;
 mod replicate;

@@ -132,15 +132,13 @@ impl Pg {
     /// Whether a copy that gets no writes has refused a shard in this interval. What it has does not change.
     fn has_refused(&self, object: &HObject, version: Eversion, copy: PgShard) -> bool {
         let Backend::Coded(coded) = &self.backend else { return false };
-        !coded.refused.is_empty()
-            && !self.is_acting(copy)
-            && coded.refused.get(&(object.clone(), copy)) == Some(&version)
+        !self.is_acting(copy) && coded.refused.has(object, copy, version)
     }
 
     /// A copy has been given an object: what it refused before says nothing any more.
     pub(super) fn has_it_now(&mut self, copy: PgShard, object: &HObject) {
         if let Backend::Coded(coded) = &mut self.backend {
-            coded.refused.remove(&(object.clone(), copy));
+            coded.refused.forget(object, copy);
         }
     }
 
@@ -480,7 +478,7 @@ impl Pg {
         } else if is_member {
             self.shard_is_damaged(copy, object.clone(), cx);
         } else if let Backend::Coded(coded) = &mut self.backend {
-            coded.refused.insert((object.clone(), copy), version);
+            coded.refused.note(object, copy, version);
         }
     }
 
