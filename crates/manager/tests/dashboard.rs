@@ -334,6 +334,12 @@ fn what_the_page_shows_is_that_of_the_recorded_cluster() {
     let pgs: usize =
         cells["pools"].as_array().unwrap().iter().map(|p| p["pgs"].as_array().unwrap().len()).sum();
     assert_eq!((pgs, &cells["states"]), (185, &json!(["active+clean"])));
+    // The page's cells are made anew when something of them may be new.
+    let version = c.w.manager.pg_version();
+    assert_eq!(c.w.manager.pg_version(), version);
+    let (osd, report) = common::reports().into_iter().next().unwrap();
+    c.w.message(common::osd_conn(osd), report);
+    assert_ne!(c.w.manager.pg_version(), version);
     let by_pool: u32 = c.w.manager.pg_states_by_pool().values().flat_map(|s| s.values()).sum();
     assert_eq!(by_pool, 185);
     assert!(c.w.manager.figures().is_some());
