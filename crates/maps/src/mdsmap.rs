@@ -105,7 +105,7 @@ pub struct MdsInfo {
 }
 
 impl MdsInfo {
-    /// The monitors leave it where it is, whatever comes.
+    /// The monitors leave it where it is until somebody tells them to fail it.
     pub const FROZEN: u64 = 1;
 
     pub fn is_laggy(&self) -> bool {

@@ -439,6 +439,37 @@ fn a_file_system_that_is_failed_waits_until_it_may_be_joined() {
     ok(&mut w, admin, rm);
 }
 
+/// Frozen servers are left alone by the monitors themselves, and by nobody else.
+#[test]
+fn a_frozen_server_goes_when_it_is_told_to() {
+    let freeze = |mds: &Mds| format!(r#"{{"prefix":"mds freeze","role_or_gid":"{}","val":"true"}}"#, mds.gid);
+    let (mut w, admin, a, mut b) = serving();
+    ok(&mut w, admin, &freeze(&a));
+    for secs in [3, 7, 11, 15, 19, 23] {
+        w.now = common::at(secs);
+        b.alive(&mut w);
+        w.tick(secs);
+    }
+    assert_eq!((a.state(&w), b.state(&w)), (MdsState::ACTIVE, MdsState::STANDBY), "it is silent, and stays");
+    assert!(a.info(&w).expect("is there").is_laggy());
+    ok(&mut w, admin, &format!(r#"{{"prefix":"mds fail","role_or_gid":"{}"}}"#, a.gid));
+    w.tick(24);
+    assert_eq!((a.info(&w), b.state(&w)), (None, MdsState::REPLAY));
+    assert!(is_blocked(&w, v2(7_020, 9)));
+    // One that starts anew is no longer the one that was frozen.
+    ok(&mut w, admin, &freeze(&b));
+    let again = Mds::boot(&mut w, 12, "b");
+    assert_eq!((b.info(&w), again.state(&w)), (None, MdsState::STANDBY));
+    w.tick(25);
+    ok(&mut w, admin, &freeze(&again));
+    for secs in 26..60 {
+        w.tick(secs);
+    }
+    assert!(again.info(&w).is_some_and(|i| i.is_laggy()), "it is silent, and stays");
+    ok(&mut w, admin, r#"{"prefix":"mds fail","role_or_gid":"b"}"#);
+    assert_eq!(again.info(&w), None);
+}
+
 #[test]
 fn a_server_that_starts_anew_takes_its_old_self_out() {
     let (mut w, _, a, mut b) = serving();

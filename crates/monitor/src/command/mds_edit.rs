@@ -131,12 +131,10 @@ fn fail(ctx: &mut WriteCtx<'_>) -> Reply {
         return denied();
     }
     let mut fs = ctx.batch.edit_fs();
-    let failed = fail_daemon(ctx.now, ctx.settings, &mut fs, ctx.batch, info.gid);
+    fail_daemon(ctx.now, ctx.settings, &mut fs, ctx.batch, info.gid);
     commit(ctx, fs);
-    if failed {
-        let text = format!("{} marked failed by {}", info.human_name(), ctx.session.name);
-        ctx.clog(Priority::Info, text);
-    }
+    let text = format!("{} marked failed by {}", info.human_name(), ctx.session.name);
+    ctx.clog(Priority::Info, text);
     Reply::done(format!("failed mds gid {}", info.gid))
 }
 

@@ -287,10 +287,7 @@ impl Monitor {
             return self.log_refusal(now, batch, m.gid, format!("mds.{} was refused: {why}", m.name));
         }
         while let Some(old) = fs.map.daemon_named(&m.name).map(|i| (i.gid, i.human_name())) {
-            if !fail(now, &self.settings, &mut fs, batch, old.0) {
-                // It is frozen: whoever froze it lets it go first.
-                return;
-            }
+            fail(now, &self.settings, &mut fs, batch, old.0);
             let text = format!("{} restarted", old.1);
             batch.log(self.settings.log_entry(now, Priority::Info, "cluster", text));
         }
@@ -471,17 +468,15 @@ fn answer_with_nothing(batch: &mut Batch, conn: ConnId, tid: u64, gid: MdsGid) {
     batch.answer(conn, tid, msg);
 }
 
-/// Takes a daemon out of the map, and what it holds from it; false when it is frozen. A rank's holder may write
-/// no more. Source: MDSMonitor::fail_mds_gid.
-pub(crate) fn fail(now: Now, settings: &Settings, fs: &mut FsState, batch: &mut Batch, gid: MdsGid) -> bool {
-    let Some(info) = fs.map.daemon(gid).cloned() else { return true };
-    if info.is_frozen() {
-        return false;
-    }
+/// Takes a daemon out of the map, and what it holds from it, also when it is frozen: that keeps out what the
+/// monitors decide by themselves, not what is asked for. A rank's holder may write no more.
+///
+/// Source: MDSMonitor::fail_mds_gid, as 16.2.15 has it.
+pub(crate) fn fail(now: Now, settings: &Settings, fs: &mut FsState, batch: &mut Batch, gid: MdsGid) {
+    let Some(info) = fs.map.daemon(gid).cloned() else { return };
     let holds = info.rank != NO_RANK && !info.follows();
     let at = if holds { block(now, settings, fs, batch, &info) } else { None };
     fs.map.erase(gid, at);
-    true
 }
 
 /// Blocks all addresses of a daemon at the OSDs; the OSD map from which on they are blocked.

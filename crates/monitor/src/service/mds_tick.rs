@@ -139,11 +139,15 @@ impl Tick<'_> {
     /// Takes a daemon out, if somebody is there for its rank. A rank that nobody would take stays with it: it may
     /// come back.
     fn replace(&mut self, info: &MdsInfo) -> bool {
+        if info.is_frozen() {
+            return false;
+        }
         if info.rank == NO_RANK || info.follows() {
-            return fail(self.now, self.settings, &mut self.fs, self.batch, info.gid);
+            fail(self.now, self.settings, &mut self.fs, self.batch, info.gid);
+            return true;
         }
         let Some(fscid) = self.fs.map.fs_of(info.gid).map(|fs| fs.fscid) else { return false };
-        if info.is_frozen() || !self.fs.map.is_joinable(fscid) {
+        if !self.fs.map.is_joinable(fscid) {
             return false;
         }
         let Some(next) = self.candidate(fscid, info.rank, Some(info.gid)) else { return false };
