@@ -471,6 +471,20 @@ fn a_frozen_server_goes_when_it_is_told_to() {
 }
 
 #[test]
+fn followers_end_when_nobody_may_follow() {
+    let (mut w, admin, a, b) = serving();
+    let set = |val: &str| {
+        format!(r#"{{"prefix":"fs set","fs_name":"a","var":"allow_standby_replay","val":"{val}"}}"#)
+    };
+    ok(&mut w, admin, &set("true"));
+    w.tick(3);
+    assert_eq!(b.state(&w), MdsState::STANDBY_REPLAY);
+    ok(&mut w, admin, &set("false"));
+    assert_eq!((a.state(&w), b.info(&w)), (MdsState::ACTIVE, None), "it comes back as a standby");
+    assert!(!is_blocked(&w, v2(7_022, 9)), "it wrote nothing");
+}
+
+#[test]
 fn a_server_that_starts_anew_takes_its_old_self_out() {
     let (mut w, _, a, mut b) = serving();
     let again = Mds::boot(&mut w, 13, "a");

@@ -2,11 +2,13 @@
 //!
 //! Source: SetHandler, RequiredClientFeaturesHandler in src/mon/FSCommands.cc. `fs compat` is 16.2.15's.
 
-use maps::{CLIENT_FEATURES, FeatureBits, Filesystem, Release, mds_flags};
+use maps::{CLIENT_FEATURES, FeatureBits, Filesystem, FsId, MdsGid, Release, mds_flags};
 use types::{Errno, FeatureSet, INLINE_DATA};
 
-use crate::command::fs_edit::{modify, named, truth};
+use crate::command::fs_edit::{commit, modify, named, truth};
 use crate::command::{Access, Command, Reply, WriteCtx, flags, write};
+use crate::service::mds::fail;
+use crate::state::FsState;
 
 const FS: Access = Access { module: "fs", perm: "rw" };
 const MDS: Access = Access { module: "mds", perm: "rw" };
@@ -98,10 +100,25 @@ fn set(ctx: &mut WriteCtx<'_>) -> Reply {
     };
     match wanted {
         Ok((f, text)) => {
-            modify(ctx, of.fscid, f);
+            let mut fs = ctx.batch.edit_fs();
+            fs.map.modify_fs(of.fscid, f);
+            end_followers(ctx, &mut fs, of.fscid);
+            commit(ctx, fs);
             Reply::done(text)
         }
         Err(refusal) => refusal,
+    }
+}
+
+/// Where nobody may follow a rank any more, those who do start anew as standbys.
+fn end_followers(ctx: &mut WriteCtx<'_>, fs: &mut FsState, fscid: FsId) {
+    let Some(map) = fs.map.filesystems.get(&fscid).map(|of| &of.map) else { return };
+    if map.has_flag(mds_flags::ALLOW_STANDBY_REPLAY) {
+        return;
+    }
+    let followers: Vec<MdsGid> = map.info.values().filter(|i| i.follows()).map(|i| i.gid).collect();
+    for gid in followers {
+        fail(ctx.now, ctx.settings, fs, ctx.batch, gid);
     }
 }
 
