@@ -7,6 +7,7 @@ mod common;
 mod contained;
 mod crush_commands;
 mod departures;
+mod file_system_commands;
 mod file_systems;
 mod gone;
 mod health;

@@ -30,6 +30,8 @@ fn describe_ours(c: &Command) -> Value {
 }
 
 fn describe(sig: &str, help: &str, module: &str, perm: &str, flags: u64) -> Value {
+    // What only daemons send stands in no description, as in Ceph.
+    let untold = |w: &str| described(w).iter().any(|(key, _)| *key == "untold");
     let word = |w: &str| match w.contains(['=', ',']) {
         false => json!(w),
         true => {
@@ -37,7 +39,7 @@ fn describe(sig: &str, help: &str, module: &str, perm: &str, flags: u64) -> Valu
             Value::Object(pairs.collect::<Map<String, Value>>())
         }
     };
-    let sig: Vec<Value> = sig.split_whitespace().map(word).collect();
+    let sig: Vec<Value> = sig.split_whitespace().filter(|w| !untold(w)).map(word).collect();
     json!({ "sig": sig, "help": help, "module": module, "perm": perm, "flags": flags })
 }
 
@@ -59,6 +61,14 @@ mod tests {
         // Captured from 16.2.15, help and choices shortened.
         let want = r#"{"cmd000":{"sig":["pg","dump",{"n":"N","name":"dumpcontents","req":"false","strings":"all|summary","type":"CephChoices"}],"help":"show","module":"pg","perm":"r","flags":8}}"#;
         assert_eq!(describe_commands([&dump].into_iter()).to_string(), want);
+    }
+
+    #[test]
+    fn what_only_daemons_send_is_not_told() {
+        let set = crate::command::all().find(|c| c.sig.starts_with("fs set name=fs_name")).expect("is there");
+        assert!(Signature::parse(set.sig).param("confirm").is_some());
+        let told = describe_commands([set].into_iter()).to_string();
+        assert!(told.contains("yes_i_really_mean_it") && !told.contains("confirm"), "{told}");
     }
 
     #[test]

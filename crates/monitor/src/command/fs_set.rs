@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
          name=var,type=CephChoices,strings=max_mds|max_file_size|allow_new_snaps|inline_data|cluster_down|\
          allow_dirfrags|balancer|standby_count_wanted|session_timeout|session_autoclose|allow_standby_replay|down|\
          joinable|min_compat_client name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false \
-         name=yes_i_really_really_mean_it,type=CephBool,req=false",
+         name=yes_i_really_really_mean_it,type=CephBool,req=false name=confirm,type=CephString,req=false,untold=true",
         "set fs parameter <var> to <val>",
         flags::NONE,
         set,
@@ -78,6 +78,12 @@ fn set(ctx: &mut WriteCtx<'_>) -> Reply {
             true => change("enabled new snapshots", |fs| fs.map.allow(mds_flags::ALLOW_SNAPS)),
             false => change("disabled new snapshots", |fs| fs.map.flags &= !mds_flags::ALLOW_SNAPS),
         }),
+        "allow_multimds" => change(
+            "Multiple MDS is always enabled. Use the max_mds parameter to control the number of active MDSs allowed. \
+             This command is DEPRECATED and will be REMOVED from future releases.",
+            |_| (),
+        ),
+        "allow_multimds_snaps" => multimds_snaps(ctx, &val),
         "allow_dirfrags" => change(
             "Directory fragmentation is now permanently enabled. This command is DEPRECATED and will be REMOVED from \
              future releases.",
@@ -176,6 +182,22 @@ fn inline_data(ctx: &WriteCtx<'_>, val: &str) -> Result<Change, Reply> {
         fs.map.inline_data = true;
         fs.map.compat.incompat.0.insert(INLINE_DATA.0, INLINE_DATA.1.to_owned());
     })
+}
+
+/// What a metadata server asks for when the last snapshot of a server before Mimic is gone.
+///
+/// Source: MDSRank::set_mdsmap_multimds_snaps_allowed.
+fn multimds_snaps(ctx: &WriteCtx<'_>, val: &str) -> Result<Change, Reply> {
+    let on = truth(val)?;
+    if ctx.args.text("confirm") != Some("--yes-i-am-really-a-mds") {
+        return refuse(Errno::EPERM, "Warning! This command is for MDS only. Do not run it manually");
+    }
+    match on {
+        true => change("enabled multimds with snapshot", |fs| fs.map.allow(mds_flags::ALLOW_MULTIMDS_SNAPS)),
+        false => change("disabled multimds with snapshot", |fs| {
+            fs.map.flags &= !mds_flags::ALLOW_MULTIMDS_SNAPS;
+        }),
+    }
 }
 
 fn balancer(val: String) -> Result<Change, Reply> {
@@ -286,14 +308,17 @@ fn compat(ctx: &mut WriteCtx<'_>) -> Reply {
     }
     let subop = ctx.args.text_or_empty("subop").to_owned();
     let number = ctx.args.int("feature").unwrap_or(0);
-    let Some(feature) = u64::try_from(number).ok().filter(|n| (1..64).contains(n)) else {
+    let is_removal = subop.starts_with("rm_");
+    // A feature is a bit of a word: adding another one ends Ceph's monitors.
+    let last = if is_removal { i64::MAX } else { 63 };
+    let Some(feature) = u64::try_from(number).ok().filter(|_| (1..=last).contains(&number)) else {
         return Reply::error(Errno::EINVAL, format!("invalid feature value: {number}"));
     };
     let incompat = subop.ends_with("_incompat");
     let kind = if incompat { "incompat" } else { "compat" };
     let known = if incompat { &of.map.compat.incompat } else { &of.map.compat.compat };
     let known = known.0.contains_key(&feature);
-    if subop.starts_with("rm_") {
+    if is_removal {
         if !known {
             return Reply::done(format!("already removed {kind} feature {feature}"));
         }

@@ -123,7 +123,7 @@ fn get(ctx: &Ctx<'_>) -> Reply {
 
 fn dump(ctx: &Ctx<'_>) -> Reply {
     let now = &ctx.state.fs.map;
-    let wanted = ctx.args.int("epoch").filter(|e| *e != 0 && *e != i64::from(now.epoch.0));
+    let wanted = ctx.args.int("epoch").filter(|e| *e != i64::from(now.epoch.0));
     let old = match wanted {
         Some(epoch) => {
             let then = u32::try_from(epoch).ok().and_then(|e| ctx.state.fs_history.map_at(Epoch(e)));

@@ -64,41 +64,50 @@ pub(super) const COMMANDS: &[Command] = &[
         flags::DEPRECATED,
         |ctx| rm_feature(ctx, true),
     ),
-    gone("mds dump name=epoch,type=CephInt,req=false,range=0"),
-    gone("mds getmap name=epoch,type=CephInt,req=false,range=0"),
-    gone("mds tell name=who,type=CephString name=args,type=CephString,n=N"),
-    gone("mds stop name=role,type=CephString"),
-    gone("mds deactivate name=role,type=CephString"),
-    gone("mds set_max_mds name=maxmds,type=CephInt,range=0"),
     gone(
+        "r",
+        "mds dump name=epoch,type=CephInt,req=false,range=0",
+        "dump legacy MDS cluster info, optionally from epoch",
+    ),
+    gone("r", "mds getmap name=epoch,type=CephInt,req=false,range=0", "get MDS map, optionally from epoch"),
+    gone(
+        "rw",
+        "mds tell name=who,type=CephString name=args,type=CephString,n=N",
+        "send command to particular mds",
+    ),
+    gone("rw", "mds stop name=role,type=CephString", "stop mds"),
+    gone(
+        "rw",
+        "mds deactivate name=role,type=CephString",
+        "clean up specified MDS rank (use with `set max_mds` to shrink cluster)",
+    ),
+    gone("rw", "mds set_max_mds name=maxmds,type=CephInt,range=0", "set max MDS index"),
+    gone(
+        "rw",
         "mds set name=var,type=CephChoices,strings=max_mds|max_file_size|inline_data|allow_new_snaps|allow_multimds|\
          allow_multimds_snaps|allow_dirfrags name=val,type=CephString \
          name=yes_i_really_mean_it,type=CephBool,req=false",
+        "set mds parameter <var> to <val>",
     ),
-    gone("mds cluster_down"),
-    gone("mds cluster_up"),
-    gone("mds add_data_pool name=pool,type=CephString"),
-    gone("mds rm_data_pool name=pool,type=CephString"),
-    gone("mds remove_data_pool name=pool,type=CephString"),
+    gone("rw", "mds cluster_down", "take MDS cluster down"),
+    gone("rw", "mds cluster_up", "bring MDS cluster up"),
+    gone("rw", "mds add_data_pool name=pool,type=CephString", "add data pool <pool>"),
+    gone("rw", "mds rm_data_pool name=pool,type=CephString", "remove data pool <pool>"),
+    gone("rw", "mds remove_data_pool name=pool,type=CephString", "remove data pool <pool>"),
     gone(
+        "rw",
         "mds newfs name=metadata,type=CephInt,range=0 name=data,type=CephInt,range=0 \
          name=yes_i_really_mean_it,type=CephBool,req=false",
+        "make new filesystem using pools <metadata> and <data>",
     ),
 ];
 
 /// A command of earlier releases: whoever gives it is told that it is no more.
-const fn gone(sig: &'static str) -> Command {
+const fn gone(perm: &'static str, sig: &'static str, help: &'static str) -> Command {
     const fn never(_: &Ctx<'_>) -> Reply {
         Reply { code: 0, outs: String::new(), data: bytes::Bytes::new() }
     }
-    Command {
-        sig,
-        help: "a command of earlier releases",
-        module: "mds",
-        perm: "rw",
-        flags: flags::OBSOLETE,
-        handler: Handler::Read(never),
-    }
+    Command { sig, help, module: "mds", perm, flags: flags::OBSOLETE, handler: Handler::Read(never) }
 }
 
 /// Whether the session may change a daemon of this file system, or without one.
