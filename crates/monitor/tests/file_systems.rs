@@ -9,8 +9,9 @@ use maps::{FsMap, MdsInfo, MdsMap, MdsState};
 use messages::Message;
 use messages::mds::{MMdsBeacon, MMdsLoadTargets, MdsHealth, MdsHealthMetric};
 use messages::mon::{MMonSubscribe, SubscribeItem};
+use messages::osd::MRemoveSnaps;
 use monitor::Input;
-use types::{AddrKind, AddrVec, CompatSet, ConnId, EntityAddr, EntityName, Epoch};
+use types::{AddrKind, AddrVec, CompatSet, ConnId, EntityAddr, EntityName, Epoch, PoolId, SnapId};
 
 /// A metadata server with its session.
 #[derive(Debug, Clone)]
@@ -567,6 +568,48 @@ fn servers_of_both_kinds_never_hold_ranks_together() {
     assert_eq!(ours.state(&w), MdsState::REPLAY);
     a.alive(&mut w);
     assert!(w.mon.state().fs.ranked().all(|i| i.gid == ours.gid));
+}
+
+/// Metadata servers number their snapshots themselves, and ask for the end of them until they are told.
+#[test]
+fn snapshots_of_a_file_system_are_queued_and_answered() {
+    let (mut w, _, a, _) = serving();
+    let pools: Vec<PoolId> =
+        ["d", "m2"].map(|n| w.mon.state().osdmap().pool_by_name(n).expect("is there")).into();
+    let remove = |w: &mut World, snaps: &[(PoolId, Vec<u64>)]| {
+        w.sent(a.conn);
+        let list = |snaps: &[u64]| snaps.iter().copied().map(SnapId).collect();
+        let snaps = snaps.iter().map(|(id, snaps)| (id.0 as i32, list(snaps))).collect();
+        w.send(a.conn, MRemoveSnaps { snaps, ..MRemoveSnaps::default() });
+        let told = w.sent(a.conn).into_iter().filter_map(|m| match m {
+            Message::RemoveSnaps(m) => Some(m.snaps),
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), 1, "one answer");
+        let count = |(id, snaps): (&i32, &Vec<SnapId>)| (PoolId((*id).into()), snaps.len());
+        told[0].iter().map(count).collect::<Vec<_>>()
+    };
+    let queue = |w: &World, id: PoolId| w.mon.state().osdmap().removed_snaps_queue.get(&id).cloned();
+    assert_eq!(remove(&mut w, &[(pools[0], vec![3, 2, 7])]), [(pools[0], 3)]);
+    assert_eq!(queue(&w, pools[0]).expect("queued").to_string(), "[2~2,7~1]");
+    let epoch = w.mon.state().osds.newest();
+    let pool = w.mon.state().osdmap().pool(pools[0]).cloned().expect("is there");
+    assert_eq!((pool.snap_seq, pool.snap_epoch, pool.is_unmanaged_snaps_mode()), (7, epoch, true));
+    assert_eq!(remove(&mut w, &[(pools[0], vec![2])]), [(pools[0], 1)]);
+    assert_eq!(w.mon.state().osds.newest(), epoch, "asked again, it is done already");
+    // What there cannot be, and pools that are no file system's.
+    let none = SnapId::MAX.0;
+    assert_eq!(remove(&mut w, &[(pools[0], vec![0, none, u64::MAX]), (pools[1], vec![2])]), [(pools[0], 0)]);
+    assert_eq!(
+        remove(&mut w, &[(PoolId(99), vec![5])]),
+        [(PoolId(99), 1)],
+        "the pool is gone, and they with it"
+    );
+    assert_eq!((w.mon.state().osds.newest(), queue(&w, pools[1])), (epoch, None));
+    let many = (0..50_000).map(|n| 10 + 2 * n).collect();
+    let taken = remove(&mut w, &[(pools[0], many)])[0].1;
+    assert!((1..20_000).contains(&taken), "{taken} runs");
 }
 
 #[test]

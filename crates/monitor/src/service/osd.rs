@@ -17,6 +17,7 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Now, PgId, PoolId, SpgId};
 use crate::edit;
 use crate::monitor::{Monitor, Prepared};
 use crate::proposal::Batch;
+use crate::service::pool::{is_of_file_system, queue_numbered_snaps};
 use crate::service::subscribe::{Sent, place_of_osd};
 use crate::session::{Access, Session, Subscription};
 use crate::state::{Change, CreatingPool, PgDigest, Priority, State, is_of_ceph};
@@ -382,20 +383,25 @@ impl Monitor {
         created(batch, m.pgid.pool, &[m.pgid.seed]);
     }
 
-    pub(crate) fn prepare_remove_snaps(&mut self, batch: &mut Batch, m: &MRemoveSnaps) {
-        for (pool, snaps) in &m.snaps {
-            let pool = PoolId((*pool).into());
-            for snap in snaps {
-                let map = batch.osdmap();
-                let Some(p) = map.pool(pool) else { break };
-                if snap.0 > p.snap_seq || map.in_removed_snaps_queue(pool, *snap) {
-                    continue;
-                }
-                let map = batch.osdmap_mut();
-                map.new_removed_snaps.entry(pool).or_default().insert(*snap);
-                map.removed_snaps_queue.entry(pool).or_default().insert(*snap);
-            }
+    /// Snapshots go that their owner, a metadata server, has numbered itself: the pool has not counted them. The answer
+    /// has those that are queued, or need not be: their owner asks again for the others.
+    ///
+    /// Source: OSDMonitor::prepare_remove_snaps.
+    pub(crate) fn prepare_remove_snaps(&self, batch: &mut Batch, conn: ConnId, tid: u64, m: &MRemoveSnaps) {
+        let is_mds = self.sessions.get(&conn).is_some_and(|s| s.name.kind == EntityType::Mds);
+        let mut done = BTreeMap::new();
+        for (number, snaps) in &m.snaps {
+            let id = PoolId((*number).into());
+            let queued = match batch.osdmap().pool(id) {
+                // They went with it.
+                None => snaps.clone(),
+                Some(pool) if pool.is_pool_snaps_mode() => continue,
+                Some(pool) if is_mds && !is_of_file_system(&batch.state().fs.map, id, pool) => continue,
+                Some(_) => queue_numbered_snaps(batch, id, snaps),
+            };
+            done.insert(*number, queued);
         }
+        batch.answer(conn, tid, MRemoveSnaps { snaps: done, ..MRemoveSnaps::default() });
     }
 
     /// PGs that the session's OSD leads and that do not exist yet.

@@ -2,11 +2,13 @@
 //!
 //! Source: OSDMonitor::prepare_new_pool, _check_remove_pool, _prepare_rename_pool, prepare_pool_op.
 
+use std::collections::BTreeSet;
+
 use codec::Encode;
-use maps::{AutoscaleMode, OptValue, OsdMap, Pool, PoolType, pool_flags};
+use maps::{AutoscaleMode, FsMap, OptValue, OsdMap, Pool, PoolType, pool_flags};
 use messages::PaxosVersion;
 use messages::mon::{MPoolOp, MPoolOpReply, pool_op};
-use types::{ConnId, Epoch, Errno, Now, PoolId};
+use types::{ConnId, Epoch, Errno, Now, PoolId, SnapId};
 
 use crate::io::Output;
 use crate::monitor::Monitor;
@@ -321,6 +323,33 @@ pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::Sna
     let map = batch.osdmap_mut();
     map.new_removed_snaps.entry(id).or_default().insert(snap);
     map.removed_snaps_queue.entry(id).or_default().insert(snap);
+}
+
+/// Runs of snapshots that wait in one pool until the OSDs have removed them; beyond that none come from metadata
+/// servers.
+const QUEUED_RUNS_LIMIT: usize = 16_384;
+
+/// Whether a pool is, or was, of a file system: in others metadata servers have no snapshots.
+pub(crate) fn is_of_file_system(map: &FsMap, id: PoolId, pool: &Pool) -> bool {
+    map.uses_pool(id.0) || pool.application_metadata.contains_key("cephfs")
+}
+
+/// Marks snapshots for removal that the pool has not counted; those that are marked now.
+pub(crate) fn queue_numbered_snaps(batch: &mut Batch, id: PoolId, snaps: &[SnapId]) -> Vec<SnapId> {
+    let known = batch.osdmap().removed_snaps_queue.get(&id).cloned().unwrap_or_default();
+    let room = QUEUED_RUNS_LIMIT.saturating_sub(known.iter().count());
+    let valid = |snap: &&SnapId| (1..SnapId::MAX.0).contains(&snap.0) && !known.contains(**snap);
+    let fresh: BTreeSet<SnapId> = snaps.iter().filter(valid).take(room).copied().collect();
+    if let Some(last) = fresh.last() {
+        let epoch = batch.next_osdmap_epoch();
+        edit_pool(batch, id, |p| {
+            p.flags |= pool_flags::SELFMANAGED_SNAPS;
+            p.snap_seq = p.snap_seq.max(last.0);
+            p.snap_epoch = epoch;
+        });
+        fresh.iter().for_each(|snap| queue_removed_snap(batch, id, *snap));
+    }
+    snaps.iter().filter(|snap| known.contains(**snap) || fresh.contains(*snap)).copied().collect()
 }
 
 /// Whether the map's history is so large that whoever has no rights over the map makes it no larger. While

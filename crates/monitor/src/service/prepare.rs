@@ -55,7 +55,7 @@ impl Monitor {
             Message::OsdBeacon(m) => self.prepare_beacon(now, batch, conn, m),
             Message::OsdFull(m) => self.prepare_full(batch, conn, m),
             Message::OsdPgCreated(m) => self.prepare_pg_created(batch, m),
-            Message::RemoveSnaps(m) => self.prepare_remove_snaps(batch, m),
+            Message::RemoveSnaps(m) => self.prepare_remove_snaps(batch, conn, tid, m),
             Message::MgrBeacon(m) => self.prepare_mgr_beacon(now, batch, conn, m),
             Message::MdsBeacon(m) => self.prepare_mds_beacon(now, batch, conn, tid, m),
             Message::MdsLoadTargets(m) => self.prepare_mds_targets(now, batch, conn, m),
