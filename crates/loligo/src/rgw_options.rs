@@ -14,9 +14,9 @@ pub async fn in_force(cluster: &Cluster, name: &AuthName, file: GatewayOptions) 
     let ask = json!({ "prefix": "config get", "who": name.to_string(), "format": "json" });
     match cluster.mon_command(&ask.to_string(), Bytes::new()).await {
         Ok(said) => Ok(file.or(set_there(&said.output)?)),
+        // Without them objects might be stored plain that are to be encrypted.
         Err(Error::Command { errno: Errno::EACCES | Errno::EPERM, .. }) => {
-            tracing::warn!("{name} may not ask the monitors for its options: those of the file alone count");
-            Ok(file)
+            bail!("{name} may not ask the monitors for its options; its key needs mon 'allow r'")
         }
         Err(e) => Err(anyhow!(e)).context("the monitors do not say which options are set"),
     }

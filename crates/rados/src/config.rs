@@ -46,8 +46,8 @@ pub struct Config {
     pub conf: Option<PathBuf>,
 }
 
-/// Options by their names. Some are secrets, which nobody is to see in a log, and of which nothing stays in
-/// memory.
+/// Options by their names. Some are secrets, which nobody is to see in a log, and which are wiped when they are
+/// dropped.
 #[derive(Clone, Default)]
 pub struct GatewayOptions(BTreeMap<String, Zeroizing<String>>);
 

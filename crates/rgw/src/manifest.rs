@@ -108,7 +108,15 @@ struct Run {
 impl Run {
     fn count(&self) -> u64 {
         let bytes = self.end.saturating_sub(self.offset);
-        if self.part_size > 0 { bytes.div_ceil(self.part_size) } else { u64::from(bytes > 0) }
+        // One that is empty is a part, too.
+        if self.part_size > 0 { bytes.div_ceil(self.part_size) } else { 1 }
+    }
+
+    /// Where its part `at` begins and ends.
+    fn span(&self, at: u64) -> Option<Range<u64>> {
+        let begin = self.offset.checked_add(at.checked_mul(self.part_size)?)?;
+        let end = if self.part_size > 0 { begin.saturating_add(self.part_size) } else { self.end };
+        (at < self.count()).then_some(begin..end.min(self.end).max(begin))
     }
 }
 
@@ -272,21 +280,19 @@ impl Manifest {
     /// Where the part of this number begins and ends; `None` also where there is none. Parts keep the numbers
     /// that they were uploaded with.
     pub fn part_numbered(&self, number: u32) -> Option<Range<u64>> {
-        self.runs()?.find_map(|run| {
-            let at = u64::from(number.checked_sub(run.first)?);
-            let begin = run.offset.checked_add(at.checked_mul(run.part_size)?)?;
-            let end = if run.part_size > 0 { begin.saturating_add(run.part_size) } else { run.end };
-            (at < run.count()).then_some(begin..end.min(run.end))
-        })
+        self.runs()?.find_map(|run| run.span(u64::from(number.checked_sub(run.first)?)))
     }
 
-    /// The first part with a greater number, and where it begins and ends.
-    pub fn part_behind(&self, number: u32) -> Option<(u32, Range<u64>)> {
-        let next = self.runs()?.find_map(|run| {
-            let next = run.first.max(number.checked_add(1)?);
-            (u64::from(next - run.first) < run.count()).then_some(next)
-        })?;
-        Some((next, self.part_numbered(next)?))
+    /// The parts with greater numbers, in order, and where they begin and end.
+    pub fn parts_behind(&self, number: u32) -> impl Iterator<Item = (u32, Range<u64>)> + '_ {
+        let from = u64::from(number) + 1;
+        self.runs().into_iter().flatten().flat_map(move |run| {
+            let begin = from.saturating_sub(u64::from(run.first));
+            (begin..run.count()).map_while(move |at| {
+                let number = u64::from(run.first).checked_add(at)?;
+                Some((u32::try_from(number).ok()?, run.span(at)?))
+            })
+        })
     }
 
     /// What each rule says of parts.
@@ -439,19 +445,22 @@ mod tests {
             &[(1, 10), (2, 4)],
             &[(2, 10), (5, 10), (6, 10), (9, 1)],
             &[(1, 5), (2, 6), (3, 6), (4, 5)],
+            &[(1, 0)],
+            &[(1, 10), (2, 0)],
         ] {
             let all = whole(parts);
             assert_eq!(all.parts(), Some(parts.len() as u64), "{parts:?}");
             let mut at = 0;
             for (number, size) in parts {
                 assert_eq!(all.part_numbered(*number), Some(at..at + size), "{parts:?}: {number}");
-                assert_eq!(all.part_at(at), Some(at..at + size), "{parts:?}: {number}");
+                let is_there = *size > 0;
+                assert!(!is_there || all.part_at(at) == Some(at..at + size), "{parts:?}: {number}");
                 at += size;
             }
-            let behind = |number| all.part_behind(number).map(|(next, _)| next);
             for number in 0..12 {
-                let next = parts.iter().map(|(n, _)| *n).find(|n| *n > number);
-                assert_eq!(behind(number), next, "{parts:?}: behind {number}");
+                let behind = all.parts_behind(number).map(|(n, span)| (n, span.end - span.start));
+                let want: Vec<_> = parts.iter().copied().filter(|(n, _)| *n > number).collect();
+                assert_eq!(behind.collect::<Vec<_>>(), want, "{parts:?}: behind {number}");
             }
             let none = (0..12).filter(|number| !parts.iter().any(|(n, _)| n == number));
             assert!(none.into_iter().all(|number| all.part_numbered(number).is_none()), "{parts:?}");

@@ -208,8 +208,19 @@ pub fn pays(parts: &Parts) -> bool {
 }
 
 /// Whose the client takes its bucket for, and that of a copy's source.
-pub fn expected_owners(parts: &Parts) -> [Option<String>; 2] {
-    ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"].map(|name| said(parts, name))
+///
+/// # Errors
+/// A header that is no text, or comes twice: it would not be held against the owner.
+pub fn expected_owners(parts: &Parts) -> S3Result<[Option<String>; 2]> {
+    let expected = |name| {
+        let mut values = parts.headers.get_all(name).iter();
+        let is_text = values.next().is_none_or(|value| value.to_str().is_ok());
+        match is_text && values.next().is_none() {
+            true => Ok(said(parts, name)),
+            false => Err(s3_error!(InvalidRequest, "the expected owner of a bucket cannot be read")),
+        }
+    };
+    Ok([expected("x-amz-expected-bucket-owner")?, expected("x-amz-source-expected-bucket-owner")?])
 }
 
 /// What a header says or, where a URL was signed for others to use, a field of its query.
@@ -383,13 +394,22 @@ mod tests {
     #[test]
     fn owners_are_expected_by_headers_and_by_signed_urls() {
         let expected = |uri: &str, headers: &[(&'static str, &str)]| {
-            expected_owners(&parts(Method::GET, uri, headers)).map(|owner| owner.unwrap_or_default())
+            let owners = expected_owners(&parts(Method::GET, uri, headers)).unwrap();
+            owners.map(|owner| owner.unwrap_or_default())
         };
         let own = "x-amz-expected-bucket-owner";
         assert_eq!(expected("/b/k", &[(own, "t$u")]), ["t$u", ""]);
         assert_eq!(expected("/b/k?x&x-amz-source-expected-bucket-owner=t%24u", &[]), ["", "t$u"]);
         assert_eq!(expected(&format!("/b/k?{own}=u"), &[(own, "v")]), ["v", ""]);
-        assert!(expected_owners(&parts(Method::GET, "/b/k", &[])).iter().all(Option::is_none));
+        assert_eq!(expected_owners(&parts(Method::GET, "/b/k", &[])).unwrap(), [None, None]);
+        // What cannot be held against the owner is refused.
+        for values in [&[&b"m\xc3\xbcller"[..]][..], &[b"u", b"v"]] {
+            let mut parts = parts(Method::GET, "/b/k", &[]);
+            for value in values {
+                parts.headers.append(own, hyper::header::HeaderValue::from_bytes(value).unwrap());
+            }
+            assert!(expected_owners(&parts).is_err(), "{values:?}");
+        }
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Front {
         let units = if is_data { units(length) } else { READER_UNITS };
         let share = self.windows.take(peer, units).ok_or(S3ErrorCode::SlowDown)?;
         let checks = asked::checks(&parts, payload, key, length)?;
-        let (pays, owners) = (asked::pays(&parts), asked::expected_owners(&parts));
+        let (pays, owners) = (asked::pays(&parts), asked::expected_owners(&parts)?);
         let caller = Caller::new(user).asking(env, asked::take_tenant(&mut parts)?, pays).expecting(owners);
         parts.extensions.insert(Arc::new(encryption::Asked::take(&mut parts.headers, settings)));
         let body = Checked::new(body, checks);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use codec::Decode;
@@ -28,6 +28,8 @@ pub const CORS: &[u8] = b"user.rgw.cors";
 const USER_POLICY: &[u8] = b"user.rgw.user-policy";
 /// Policies of one user. Source: rgw_user_policies_max_num in src/common/options.cc.
 const MAX_POLICIES: usize = 100;
+/// How long a change of a bucket waits for others of the same bucket.
+const TURN: Duration = Duration::from_secs(15);
 
 /// What a gateway is told when it starts.
 #[derive(Debug, Clone, Default)]
@@ -331,7 +333,9 @@ impl Gateway {
         view: &BucketView,
         change: impl Fn(&mut BucketInfo, &mut Attrs) + Send + 'static,
     ) -> S3Result<()> {
-        let _turn = self.inner.changes.take(view.info.bucket.id.clone()).await;
+        // Who is told to come again later holds nothing meanwhile.
+        let turn = self.inner.changes.take(view.info.bucket.id.clone(), TURN).await;
+        let _turn = turn.ok_or(S3ErrorCode::SlowDown)?;
         let plan = self.site().change_bucket(&view.info.bucket, now(), change);
         let changed = self.run(plan).await;
         self.forget_bucket(caller, &String::from_utf8_lossy(&view.info.bucket.name));

@@ -154,6 +154,13 @@ def parts_of_objects():
     for none in [1, 3, 7]:
         fails(400, "InvalidPart", s3.get_object, Bucket="bucket", Key="parts", PartNumber=none)
     fails(400, "InvalidRequest", s3.get_object, Bucket="bucket", Key="parts", PartNumber=2, Range="bytes=0-1")
+    # A part of no bytes is one all the same.
+    upload = s3.create_multipart_upload(Bucket="bucket", Key="empty parts")["UploadId"]
+    part = {"PartNumber": 1, "ETag": s3.upload_part(Bucket="bucket", Key="empty parts", UploadId=upload, PartNumber=1, Body=b"")["ETag"]}
+    s3.complete_multipart_upload(Bucket="bucket", Key="empty parts", UploadId=upload, MultipartUpload={"Parts": [part]})
+    part = s3.get_object(Bucket="bucket", Key="empty parts", PartNumber=1)
+    assert (part["PartsCount"], part["ContentLength"], part["Body"].read()) == (1, 0, b""), part
+    s3.delete_object(Bucket="bucket", Key="empty parts")
     for body in [b"whole", b""]:
         s3.put_object(Bucket="bucket", Key="parts", Body=body)
         whole = s3.get_object(Bucket="bucket", Key="parts", PartNumber=1)
@@ -518,10 +525,10 @@ def pages():
 
 
 def forms():
-    def form(fields, file=b"of a form"):
+    def form(fields, file=b"of a form", **headers):
         parts = [f'--B\r\nContent-Disposition: form-data; name="{n}"\r\n\r\n{v}\r\n'.encode() for n, v in fields.items()]
         head = b'--B\r\nContent-Disposition: form-data; name="file"; filename="f.txt"\r\n\r\n'
-        return ask("POST", "/bucket", b"".join(parts) + head + file + b"\r\n--B--\r\n", {"Content-Type": "multipart/form-data; boundary=B"})
+        return ask("POST", "/bucket", b"".join(parts) + head + file + b"\r\n--B--\r\n", {"Content-Type": "multipart/form-data; boundary=B", **headers})
 
     def signed(conditions, seconds=60, **fields):
         made = s3.generate_presigned_post("bucket", fields.pop("key"), Fields=fields, Conditions=conditions, ExpiresIn=seconds)
@@ -531,6 +538,7 @@ def forms():
     fields = signed([{"acl": "private"}, ["content-length-range", 1, 100], {"x-amz-meta-a": "1"}], key="up/${filename}", acl="private", **{"x-amz-meta-a": "1"})
     status, _, body = form(fields)
     assert status == 204, body
+    assert form(fields, **{"x-amz-expected-bucket-owner": "somebody"})[0] == 403
     assert get("up/f.txt") == b"of a form" and s3.head_object(Bucket="bucket", Key="up/f.txt")["Metadata"] == {"a": "1"}
     for change, status in [
         ({"acl": "public-read"}, 403),

@@ -238,7 +238,8 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let info = user.as_ref().map(|user| &*user.info);
     let way = Way::new(&parts, peer, &gateway.settings().encryption);
     let env = environment::of(&parts, info, way, now().0.sec)?;
-    let caller = Caller::new(user).asking(env, tenant, crate::asked::pays(&parts));
+    let owners = crate::asked::expected_owners(&parts)?;
+    let caller = Caller::new(user).asking(env, tenant, crate::asked::pays(&parts)).expecting(owners);
     let mut bounds = 0..=crate::asked::MAX_PUT;
     if let Some((_, policy)) = &signed {
         fields.insert("bucket".to_owned(), bucket.clone());

@@ -205,11 +205,12 @@ fn seen(
         (range, None) => (range.map(|range| range.check(size)).transpose()?, None),
         (None, Some(number)) => {
             let (span, parts) = part_of(opened, number)?;
-            (Some(span).filter(|span| !span.is_empty()), parts)
+            (Some(span), parts)
         }
     };
     let shown = |range: &Range<u64>| format!("bytes {}-{}/{size}", range.start, range.end.saturating_sub(1));
-    let content_range = range.as_ref().map(shown);
+    // Of no bytes there is no range.
+    let content_range = range.as_ref().filter(|range| !range.is_empty()).map(shown);
     Ok(Seen { etag, span: range.unwrap_or(0..size), content_range, parts })
 }
 
