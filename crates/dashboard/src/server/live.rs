@@ -6,6 +6,7 @@
 //! 2. Figures are taken when the monitors have answered, so that they are no older than what stands beside them.
 //! 3. A page gets of an event what its user may read.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,9 +67,12 @@ pub trait Source {
 
 /// Looks at the manager all the time; ends when it has ended.
 pub async fn feed(live: &Live, source: &impl Source) {
+    // It goes on whoever comes, so that nobody keeps the history from its points.
+    let mut tick = pin!(source.tick());
     loop {
         tokio::select! {
-            () = source.tick() => {
+            () = &mut tick => {
+                tick.set(source.tick());
                 let Some((now, rates)) = source.rates() else { return };
                 if let Some(rates) = rates {
                     lock(&live.history).add(seconds(now), &rates);
@@ -262,5 +266,41 @@ mod tests {
         assert_eq!(next(&mut rx).await, None, "the stream ends");
         let mut rx = stream(&live, || None);
         assert_eq!(next(&mut rx).await, None);
+    }
+
+    /// Time passes each time that somebody looks whether it has.
+    #[derive(Default)]
+    struct Patient {
+        looks: AtomicU32,
+    }
+
+    impl Source for Patient {
+        async fn tick(&self) {
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+        }
+
+        fn rates(&self) -> Option<(Now, Option<Figures>)> {
+            self.looks.fetch_add(1, Relaxed);
+            Some((Now::default(), Some(Figures::default())))
+        }
+
+        async fn event(&self) -> Option<Value> {
+            Some(json!({}))
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_that_come_and_go_do_not_keep_the_history_from_its_points() {
+        let (live, source) = (Live::default(), Patient::default());
+        let mut feeding = pin!(feed(&live, &source));
+        for _ in 0..100 {
+            drop(live.subscribe());
+            let polled =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(feeding.as_mut().poll(cx).is_ready()));
+            assert!(!polled.await, "it goes on");
+        }
+        assert!(source.looks.load(Relaxed) > 10);
     }
 }
