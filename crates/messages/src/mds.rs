@@ -50,6 +50,9 @@ impl MdsHealthMetric {
             10 => ("MDS_SLOW_REQUEST", "%num% MDSs report slow requests"),
             11 => ("MDS_CACHE_OVERSIZED", "%num% MDSs report oversized cache"),
             12 => ("MDS_SLOW_METADATA_IO", "%num% MDSs report slow metadata IOs"),
+            // Of 16.2.15, like the one after it, which tests bring about (mds_inject_health_dummy).
+            13 => ("MDS_CLIENTS_LAGGY", "%num% client(s) laggy due to laggy OSDs"),
+            14 => ("MDS_DUMMY", "???"),
             _ => return None,
         })
     }

@@ -512,11 +512,13 @@ fn what_servers_find_wrong_is_told_within_bounds() {
         metadata: [("client_id".to_owned(), "4".to_owned())].into(),
     };
     let mut beacon = a.beacon(&w, MdsState::ACTIVE);
-    beacon.health.metrics = vec![metric(1, "Behind on trimming (1/2)"), metric(99, "of a later release")];
+    beacon.health.metrics =
+        vec![metric(1, "Behind on trimming (1/2)"), metric(13, "x"), metric(99, "of a later release")];
     w.send(a.conn, beacon);
     let (_, _, text) = w.command(admin, r#"{"prefix":"health","detail":"detail"}"#);
     assert!(text.contains("[WRN] MDS_TRIM: 1 MDSs behind on trimming"), "{text}");
     assert!(text.contains("    mds.a(mds.0): Behind on trimming (1/2) client_id: 4"), "{text}");
+    assert!(text.contains("[WRN] MDS_CLIENTS_LAGGY: 1 client(s) laggy due to laggy OSDs"), "{text}");
     let index = w.index;
     for n in 0..50 {
         let mut beacon = a.beacon(&w, MdsState::ACTIVE);
