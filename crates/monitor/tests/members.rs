@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use cephx::METHOD_NONE;
 use common::{FSID, addr};
-use maps::MonMap;
+use maps::{MdsState, MonMap};
 use messages::Message;
+use messages::mds::MMdsBeacon;
 use messages::mon::MMonCommand;
 use monitor::{GenesisConfig, Input, Member, Monitor, Output, Settings};
 use quorum::{Entry, HardState, MemberId, Membership, Snapshot, Start, Tuning, Write};
@@ -154,6 +155,11 @@ impl Group {
     }
 
     fn login(&mut self, at: usize, name: &str) -> ConnId {
+        self.login_again(at, name, GlobalId(0))
+    }
+
+    /// As one who has an id already.
+    fn login_again(&mut self, at: usize, name: &str, id: GlobalId) -> ConnId {
         self.next_conn += 1;
         let conn = ConnId(self.next_conn);
         let name = AuthName::parse(name).expect("a name");
@@ -164,7 +170,7 @@ impl Group {
                 peer_type: name.kind,
                 method: METHOD_NONE,
                 preferred_modes: vec![1],
-                payload: cephx::none_login_request(&name, GlobalId(0)),
+                payload: cephx::none_login_request(&name, id),
                 peer_addr: addr("v2:127.0.0.1:0/9"),
             },
         );
@@ -283,6 +289,119 @@ fn a_dead_leader_is_replaced_and_those_who_asked_through_it_come_again() {
     g.command(leader, conn, GET);
     g.run(200);
     assert_eq!(g.answer(leader, conn).map(|a| a.2), Some("v".to_owned()));
+}
+
+/// A metadata server with its session at one of the monitors.
+struct Server {
+    at: usize,
+    conn: ConnId,
+    gid: u64,
+    name: &'static str,
+    port: u16,
+    seq: u64,
+}
+
+impl Server {
+    fn start(g: &mut Group, at: usize, name: &'static str, port: u16) -> Self {
+        let mut server = Self { at, conn: ConnId(0), gid: 0, name, port, seq: 0 };
+        server.connect(g);
+        server.say(g, MdsState::BOOT);
+        server
+    }
+
+    fn connect(&mut self, g: &mut Group) {
+        self.conn = g.login_again(self.at, &format!("mds.{}", self.name), GlobalId(self.gid));
+        g.run(200);
+        let peer = EntityName { kind: EntityType::Mds as u8, num: 0 };
+        let addrs = AddrVec::single(addr(&format!("v2:127.0.0.1:{}/9", self.port)));
+        let (conn, features) = (self.conn, types::features::PACIFIC);
+        g.input(self.at, Input::Connected { conn, peer, addrs, features });
+        let core = g.hosts[self.at].member.as_ref().expect("it runs").core();
+        let gid = core.session_id(conn).expect("a session");
+        assert!(self.gid == 0 || self.gid == gid);
+        self.gid = gid;
+    }
+
+    fn state(&self, g: &Group) -> MdsState {
+        let core = g.hosts[self.at].member.as_ref().expect("it runs").core();
+        core.state().fs.map.daemon(self.gid).map_or(MdsState::DNE, |i| i.state)
+    }
+
+    fn say(&mut self, g: &mut Group, state: MdsState) {
+        if g.hosts[self.at].closed.contains(&self.conn) {
+            self.connect(g);
+        }
+        self.seq += 1;
+        let core = g.hosts[self.at].member.as_ref().expect("it runs").core();
+        let beacon = MMdsBeacon {
+            epoch: core.state().fs.map.epoch_for(self.gid).unwrap_or_default(),
+            fsid: FSID,
+            gid: self.gid,
+            name: self.name.to_owned(),
+            state: state.0,
+            seq: self.seq,
+            compat: types::CompatSet::all(),
+            features: types::features::PACIFIC,
+            ..MMdsBeacon::default()
+        };
+        let (conn, msg) = (self.conn, beacon.into());
+        g.input(self.at, Input::Message { conn, header: Default::default(), msg, bytes: 0 });
+        g.run(100);
+    }
+
+    fn alive(&mut self, g: &mut Group) {
+        let state = self.state(g);
+        self.say(g, state);
+    }
+}
+
+/// What a leader has heard of metadata servers goes with it: the next one gives all of them time.
+#[test]
+fn metadata_servers_outlive_a_leader_and_are_watched_by_the_next_one() {
+    let mut g = Group::new();
+    // Longer than any grace: a clock at its beginning knows no long silence.
+    g.run(20_000);
+    let leader = g.leader().expect("a leader");
+    let at = (leader + 1) % 3;
+    let admin = g.login(at, "client.admin");
+    g.run(200);
+    for command in [
+        r#"{"prefix":"osd pool create","pool":"m","pg_num":1}"#,
+        r#"{"prefix":"osd pool create","pool":"d","pg_num":1}"#,
+        r#"{"prefix":"fs new","fs_name":"f","metadata":"m","data":"d"}"#,
+    ] {
+        g.command(at, admin, command);
+        g.run(200);
+        let (code, words, _) = g.answer(at, admin).expect("an answer");
+        assert_eq!(code, 0, "{words}");
+    }
+    let mut a = Server::start(&mut g, at, "a", 7_000);
+    g.run(1_500);
+    assert_eq!(a.state(&g), MdsState::CREATING);
+    a.say(&mut g, MdsState::ACTIVE);
+    let mut b = Server::start(&mut g, at, "b", 7_002);
+    let states = |g: &Group, a: &Server, b: &Server| (a.state(g), b.state(g));
+    assert_eq!(states(&g, &a, &b), (MdsState::ACTIVE, MdsState::STANDBY));
+    g.kill(leader);
+    g.run(3_000);
+    assert!(g.leader().is_some_and(|next| next != leader), "another leader");
+    for _ in 0..5 {
+        a.alive(&mut g);
+        b.alive(&mut g);
+        g.run(1_000);
+        assert_eq!(states(&g, &a, &b), (MdsState::ACTIVE, MdsState::STANDBY));
+    }
+    // Now one of them falls silent, with its connection open.
+    let silent = g.now.mono;
+    while a.state(&g) == MdsState::ACTIVE && g.now.mono < silent + Duration::from_secs(30) {
+        b.alive(&mut g);
+        g.run(500);
+    }
+    let waited = g.now.mono - silent;
+    assert_eq!(states(&g, &a, &b), (MdsState::DNE, MdsState::REPLAY));
+    assert!(waited >= Duration::from_secs(13), "not before the grace of 15 s: {waited:?}");
+    let core = g.hosts[at].member.as_ref().expect("it runs").core();
+    assert!(core.state().osdmap().is_blocklisted(&addr("v2:127.0.0.1:7000/9")));
 }
 
 /// A client is sent away from a monitor without a majority: what it asked for there is not done when there is
