@@ -63,12 +63,13 @@ struct Mount {
     from: BufReader<ChildStdout>,
 }
 
-/// `write DIR N SEED` writes and syncs N files, `read DIR N SEED` compares them, `pin DIR RANK`, `snap DIR NAME`.
+/// `write DIR N SEED` writes and syncs N files, `over DIR N SEED` writes over them, `read DIR N SEED` compares them;
+/// `pin DIR RANK`, `snap DIR NAME`, `unsnap DIR NAME`.
 const MOUNT: &str = r#"
 import cephfs, hashlib, os, sys
 f = cephfs.LibCephFS(conffile=os.environ['CEPH_CONF'], auth_id='admin'); f.mount()
 def content(name, seed):
-    block = hashlib.sha256((name + seed).encode()).digest()
+    block = hashlib.sha256((name.rsplit('/', 1)[-1] + seed).encode()).digest()
     return (block * 4000)[:1 + int.from_bytes(block[:3], 'little') % 120000]
 def write(where, n, seed):
     try: f.mkdirs(where, 0o755)
@@ -78,6 +79,11 @@ def write(where, n, seed):
         fd = f.open(name, 'w', 0o644)
         f.write(fd, content(name, seed), 0); f.fsync(fd, 0); f.close(fd)
         f.rename(name, name + '.done')
+def over(where, n, seed):
+    for i in range(int(n)):
+        name = '%s/f%d' % (where, i)
+        fd = f.open(name + '.done', 'w')
+        f.write(fd, content(name, seed), 0); f.fsync(fd, 0); f.close(fd)
 def read(where, n, seed):
     for i in range(int(n)):
         name = '%s/f%d' % (where, i)
@@ -89,6 +95,7 @@ def read(where, n, seed):
     if len(names) != int(n): raise ValueError('%d names' % len(names))
 def pin(where, rank): f.setxattr(where, 'ceph.dir.pin', rank.encode(), 0)
 def snap(where, name): f.mkdir('%s/.snap/%s' % (where, name), 0o755)
+def unsnap(where, name): f.rmdir('%s/.snap/%s' % (where, name))
 print('mounted', flush=True)
 for line in sys.stdin:
     what, *args = line.split()
@@ -169,6 +176,15 @@ fn active(c: &Cluster, ranks: usize) -> Vec<String> {
     holders(c).into_iter().map(|(name, _)| name).collect()
 }
 
+/// Objects of a pool that still hold data of a snapshot.
+fn clones(c: &Cluster, pool: &str) -> usize {
+    let objects = c.ok("rados", &["-p", pool, "ls"]);
+    let of = |object: &str| c.ok("rados", &["-p", pool, "listsnaps", object]);
+    // Two lines of a heading, a line for each clone, and the head.
+    let has_clone = |text: &String| text.lines().skip(2).any(|line| !line.starts_with("head"));
+    objects.lines().map(of).filter(has_clone).count()
+}
+
 /// From a kill until a client goes on: two seconds until the monitor gives the rank away, and the journal's replay.
 const WITHOUT: Duration = Duration::from_secs(40);
 
@@ -190,6 +206,7 @@ fn a_file_system_survives_its_servers() {
     let mut mount = Mount::start(&c);
     mount.does("write /one 20 1");
     mount.does("snap /one first");
+    mount.does("over /one 20 5");
 
     // The holder of the rank dies in the middle of work.
     let held = active(&c, 1).remove(0);
@@ -224,9 +241,14 @@ fn a_file_system_survives_its_servers() {
     mount.end();
 
     let mut again = Mount::start(&c);
-    again.does("read /one 20 1");
+    again.does("read /one/.snap/first 20 1");
+    again.does("read /one 20 5");
     again.does("read /two 30 2");
     again.does("read /three/four 20 4");
+    // The OSDs give back what a snapshot held, because the monitors have them do it.
+    assert!(clones(&c, "data") > 0);
+    again.does("unsnap /one first");
+    until("no data of the snapshot", || clones(&c, "data") == 0);
     again.end();
     let health = c.ceph("health detail");
     assert!(health.contains("MDS_TICKETS_OF_CEPH"), "{health}");
