@@ -1,6 +1,7 @@
 //! Signatures in Ceph's form: prefix words, then parameters as `key=value` lists.
 //!
-//! A parameter with `untold=true` is one that daemons alone send: monitors take it, and no description has it.
+//! A parameter with `untold=true` is one that daemons alone send: monitors take it, and no description has
+//! it.
 //!
 //! Source: the head of src/mon/MonCommands.h, cmddesc_get_args in src/common/cmdparse.cc.
 

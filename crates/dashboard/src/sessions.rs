@@ -1,8 +1,8 @@
 //! Sessions: who is signed in, by the hash of a token.
 //!
 //! Invariants:
-//! 1. A session ends when nothing was asked for [`IDLE`], [`LIFE`] after it began, and when its user is not as
-//!    it was when the password was looked at. A stream that is open is no question.
+//! 1. A session ends when nothing was asked for [`IDLE`], [`LIFE`] after it began, and when its user is not
+//!    as it was when the password was looked at. A stream that is open is no question.
 //! 2. There are at most [`MOST`] sessions, [`MOST_OF_USER`] of one user: the one that was used longest ago
 //!    goes for a new one.
 

@@ -1,8 +1,8 @@
 //! Commands that the monitors run on behalf of a client that sent another one to us.
 //!
 //! Invariants:
-//! 1. Each waits under a number of its own until its answer comes, its client leaves, or whoever asked in this
-//!    process gives it up.
+//! 1. Each waits under a number of its own until its answer comes, its client leaves, or whoever asked in
+//!    this process gives it up.
 //! 2. Who asked for several at once is answered once, after the last of them; only then what they keep counts
 //!    as kept.
 

@@ -93,8 +93,8 @@ impl Manager {
         self.progress.completed.clone()
     }
 
-    /// What [`Self::pg_cells`] is made of: the same again only while neither the map nor what is known of PGs has
-    /// changed.
+    /// What [`Self::pg_cells`] is made of: the same again only while neither the map nor what is known of PGs
+    /// has changed.
     pub fn pg_version(&self) -> (u32, u64) {
         (self.map.as_ref().map_or(0, |map| map.epoch.0), self.pgs.version)
     }

@@ -1,18 +1,20 @@
-//! Every command on file systems and metadata servers with every way to refuse it, against what 16.2.15 answered.
+//! Every command on file systems and metadata servers with every way to refuse it, against what 16.2.15
+//! answered.
 
 use serde_json::{Map, Value};
 
 use crate::common::{World, boot_osd};
 
-/// Recorded from a cluster of 16.2.15 without metadata servers: `>` and a command (`J` for JSON), its code and words,
-/// and after `|` the lines of its output without those that tell epochs, times and keys.
+/// Recorded from a cluster of 16.2.15 without metadata servers: `>` and a command (`J` for JSON), its code
+/// and words, and after `|` the lines of its output without those that tell epochs, times and keys.
 const RECORDED: &str = include_str!("data/fs-commands.txt");
 
 /// Lines of an output that no two clusters share.
 const OWN: [&str; 7] =
     ["epoch", "created", "modified", "key = ", "last_failure_osd", "mdsmap_last", "mdsmap_first"];
 
-/// A file system that is reset keeps the features that it was written with; in 16.2.15 it gets those of new ones.
+/// A file system that is reset keeps the features that it was written with; in 16.2.15 it gets those of new
+/// ones.
 const KEPT: &str = r#""feature_5": "mds uses versioned encoding","#;
 
 struct Step<'a> {
@@ -38,8 +40,8 @@ fn steps() -> Vec<Step<'static>> {
     steps
 }
 
-/// `osd pool create pool=m pg_num=8` as JSON: words of the prefix first, then arguments; `int:8`, `true!` and lists are
-/// no texts.
+/// `osd pool create pool=m pg_num=8` as JSON: words of the prefix first, then arguments; `int:8`, `true!` and
+/// lists are no texts.
 fn json(command: &str) -> String {
     let (rest, pretty) = command.strip_prefix("J ").map_or((command, false), |rest| (rest, true));
     let (mut prefix, mut args) = (Vec::new(), Map::new());

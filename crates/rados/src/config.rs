@@ -39,15 +39,15 @@ pub struct Config {
     pub objecter: Settings,
     /// The options `ms_*_mode`, where they are set.
     pub modes: BTreeMap<String, String>,
-    /// Options `rgw_*` of gateways of object storage, where the file sets them. A client that is connected does
-    /// not keep them.
+    /// Options `rgw_*` of gateways of object storage, where the file sets them. A client that is connected
+    /// does not keep them.
     pub rgw: GatewayOptions,
     /// The file that this was read from.
     pub conf: Option<PathBuf>,
 }
 
-/// Options by their names. Some are secrets, which nobody is to see in a log, and which are wiped when they are
-/// dropped.
+/// Options by their names. Some are secrets, which nobody is to see in a log, and which are wiped when they
+/// are dropped.
 #[derive(Clone, Default)]
 pub struct GatewayOptions(BTreeMap<String, Zeroizing<String>>);
 

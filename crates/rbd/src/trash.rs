@@ -379,9 +379,9 @@ async fn settle(io: &IoCtx, op: WriteOp) -> Result<()> {
     }
 }
 
-/// Removes all that users have moved there and whose time has come at `now`, but not of the ids `except`; what
-/// cannot be removed stays, and the rest goes. Each is looked at again before it goes, for much may happen
-/// while those before it are removed.
+/// Removes all that users have moved there and whose time has come at `now`, but not of the ids `except`;
+/// what cannot be removed stays, and the rest goes. Each is looked at again before it goes, for much may
+/// happen while those before it are removed.
 ///
 /// # Errors
 /// As [`remove`] for the first that stays; ESHUTDOWN and ETIMEDOUT end it.

@@ -1,5 +1,5 @@
-//! What failed, in S3's words. Codes that S3's library knows are made by its `s3_error!` where there is more to
-//! say than the code, and by `S3ErrorCode::into` where there is not; others by [`custom`].
+//! What failed, in S3's words. Codes that S3's library knows are made by its `s3_error!` where there is more
+//! to say than the code, and by `S3ErrorCode::into` where there is not; others by [`custom`].
 
 use gateway::Error;
 use hyper::StatusCode;

@@ -22,8 +22,8 @@ impl<K: Hash + Eq> Turns<K> {
         Self(Mutex::default())
     }
 
-    /// Waits for a turn, which lasts until it is dropped; `None` when it does not come for so long, or too many
-    /// wait.
+    /// Waits for a turn, which lasts until it is dropped; `None` when it does not come for so long, or too
+    /// many wait.
     pub async fn take(&self, key: K, patience: Duration) -> Option<OwnedMutexGuard<()>> {
         let turn: Arc<tokio::sync::Mutex<()>> = {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

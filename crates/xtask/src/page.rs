@@ -1,5 +1,5 @@
-//! Holds the dashboard's page, which is committed as it was built, against its sources: builds it once more, in
-//! a copy, and compares.
+//! Holds the dashboard's page, which is committed as it was built, against its sources: builds it once more,
+//! in a copy, and compares.
 
 use std::fs;
 use std::path::Path;

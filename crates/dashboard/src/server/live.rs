@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. What a page is told is of this moment: without an event there is nothing to be told, and what was made
 //!    for pages that have gone is not shown to those that come.
-//! 2. Figures are taken when the monitors have answered, so that they are no older than what stands beside them.
+//! 2. Figures are taken when the monitors have answered, so that they are no older than what stands beside
+//!    them.
 //! 3. A page gets of an event what its user may read.
 
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! The dashboard of a whole cluster, asked as a script asks it: signing in, each path that is described, what is
-//! refused, and TLS.
+//! The dashboard of a whole cluster, asked as a script asks it: signing in, each path that is described, what
+//! is refused, and TLS.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -63,8 +63,8 @@ struct Mount {
     from: BufReader<ChildStdout>,
 }
 
-/// `write DIR N SEED` writes and syncs N files, `over DIR N SEED` writes over them, `read DIR N SEED` compares them;
-/// `pin DIR RANK`, `snap DIR NAME`, `unsnap DIR NAME`.
+/// `write DIR N SEED` writes and syncs N files, `over DIR N SEED` writes over them, `read DIR N SEED`
+/// compares them; `pin DIR RANK`, `snap DIR NAME`, `unsnap DIR NAME`.
 const MOUNT: &str = r#"
 import cephfs, hashlib, os, sys
 f = cephfs.LibCephFS(conffile=os.environ['CEPH_CONF'], auth_id='admin'); f.mount()

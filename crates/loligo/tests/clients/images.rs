@@ -20,8 +20,8 @@ assert ask(prefix='rbd task cancel', task_id=tasks[0]['id'])[0] == 0
 image.close()
 "#;
 
-/// Opens the first image in the trash, has its entry say that it is being removed, and waits until the rest is
-/// gone: what the entry says then. Source: TrashImageState.
+/// Opens the first image in the trash, has its entry say that it is being removed, and waits until the rest
+/// is gone: what the entry says then. Source: TrashImageState.
 const IS_BEING_REMOVED: &str = r#"
 import os, rados, rbd, struct, time
 r = rados.Rados(conffile=os.environ['CEPH_CONF']); r.connect()

@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. What is here is what the monitors have said that they hold; a new manager in charge starts over from
 //!    that.
-//! 2. One change is under way at a time: the next one is made of what the last one left. What the monitors say
-//!    meanwhile may be older than it, and does not count: they are asked again when it is over.
+//! 2. One change is under way at a time: the next one is made of what the last one left. What the monitors
+//!    say meanwhile may be older than it, and does not count: they are asked again when it is over.
 //! 3. No password is here: only bcrypt hashes, which the shell makes, for that takes long.
 //! 4. Before it is known what the monitors hold nothing is changed, and nobody signs in.
 //!

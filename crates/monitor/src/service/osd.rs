@@ -383,8 +383,8 @@ impl Monitor {
         created(batch, m.pgid.pool, &[m.pgid.seed]);
     }
 
-    /// Snapshots go that their owner, a metadata server, has numbered itself: the pool has not counted them. The answer
-    /// has those that are queued, or need not be: their owner asks again for the others.
+    /// Snapshots go that their owner, a metadata server, has numbered itself: the pool has not counted them.
+    /// The answer has those that are queued, or need not be: their owner asks again for the others.
     ///
     /// Source: OSDMonitor::prepare_remove_snaps.
     pub(crate) fn prepare_remove_snaps(&self, batch: &mut Batch, conn: ConnId, tid: u64, m: &MRemoveSnaps) {

@@ -325,8 +325,8 @@ pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::Sna
     map.removed_snaps_queue.entry(id).or_default().insert(snap);
 }
 
-/// Runs of snapshots that wait in one pool until the OSDs have removed them; beyond that none come from metadata
-/// servers.
+/// Runs of snapshots that wait in one pool until the OSDs have removed them; beyond that none come from
+/// metadata servers.
 const QUEUED_RUNS_LIMIT: usize = 16_384;
 
 /// Whether a pool is, or was, of a file system: in others metadata servers have no snapshots.

@@ -1,5 +1,5 @@
-//! What an object is like, without its bytes: GetObjectAttributes, which 16.2 has not. Of checksums nothing is
-//! kept, so none is told.
+//! What an object is like, without its bytes: GetObjectAttributes, which 16.2 has not. Of checksums nothing
+//! is kept, so none is told.
 
 use gateway::Opened;
 use rgw::Manifest;
