@@ -75,8 +75,31 @@ const SCOPES: [(&str, &str); 9] = [
 /// An event without what a user may not read.
 pub fn seen(event: &Value, may_read: impl Fn(&str) -> bool) -> Value {
     let hidden = |name: &str| SCOPES.iter().any(|(part, scope)| *part == name && !may_read(scope));
-    let fields = event.as_object().into_iter().flatten();
-    Value::Object(fields.filter(|(name, _)| !hidden(name)).map(|(n, v)| (n.clone(), v.clone())).collect())
+    let fields = event.as_object().into_iter().flatten().filter(|(name, _)| !hidden(name));
+    let shown = |(name, value): (&String, &Value)| match name.as_str() {
+        "tasks" => (name.clone(), tasks_seen(value, &may_read)),
+        _ => (name.clone(), value.clone()),
+    };
+    Value::Object(fields.map(shown).collect())
+}
+
+/// Running tasks without those that a user may not read.
+fn tasks_seen(tasks: &Value, may_read: impl Fn(&str) -> bool) -> Value {
+    let of = |task: &Value| {
+        let mut task = task.as_object().cloned()?;
+        let scope = task.remove("scope");
+        let scope = scope.as_ref().and_then(Value::as_str).unwrap_or_default();
+        (scope.is_empty() || may_read(scope)).then_some(Value::Object(task))
+    };
+    Value::Array(tasks.as_array().into_iter().flatten().filter_map(of).collect())
+}
+
+/// What a user must be allowed to read to see a task; empty: nothing more. Those on images name them.
+fn scope_of(task: &Value) -> &'static str {
+    match task.pointer("/refs/origin").and_then(Value::as_str) {
+        Some("rbd_support") => "rbd-image",
+        _ => "",
+    }
 }
 
 /// The same of a history, which has what clients get.
@@ -91,11 +114,13 @@ fn task(of: &Value) -> Value {
         "progress": of.get("progress"),
         "started_at": of.get("started_at"),
         "left_s": of.get("time_remaining"),
+        "scope": scope_of(of),
     })
 }
 
-/// Tasks that have come to an end, in the page's form.
-pub fn ended(tasks: &[Value]) -> Value {
+/// Tasks that have come to an end, as far as a user may read them, in the page's form.
+pub fn ended(tasks: &[Value], may_read: impl Fn(&str) -> bool) -> Value {
+    let is_shown = |of: &&Value| matches!(scope_of(of), scope if scope.is_empty() || may_read(scope));
     let one = |of: &Value| {
         let failed = of.get("failed").and_then(Value::as_bool).unwrap_or_default();
         json!({
@@ -106,7 +131,7 @@ pub fn ended(tasks: &[Value]) -> Value {
             "failed": failed.then(|| text(of, "/failure_message")),
         })
     };
-    json!({ "finished": tasks.iter().map(one).collect::<Vec<_>>() })
+    json!({ "finished": tasks.iter().filter(is_shown).map(one).collect::<Vec<_>>() })
 }
 
 /// What charts begin with.
@@ -166,6 +191,23 @@ mod tests {
         let mut hidden: Vec<&str> = SCOPES.iter().map(|(part, _)| *part).collect();
         hidden.sort_unstable();
         assert_eq!(all, hidden, "each part is for all, or has a scope");
+    }
+
+    #[test]
+    fn who_may_not_read_images_sees_no_tasks_on_them() {
+        let of = |id: &str, refs: Value| json!({ "id": id, "message": "m", "refs": refs });
+        let all = [of("pg", json!([["pool", 1]])), of("image", json!({ "origin": "rbd_support" }))];
+        let ids = |of: &Value| -> Vec<String> {
+            of.as_array().into_iter().flatten().map(|t| text(t, "/id").to_owned()).collect()
+        };
+        let running = json!({ "tasks": all.iter().map(task).collect::<Vec<_>>() });
+        for (scope, want) in [("rbd-image", &["pg", "image"][..]), ("osd", &["pg"])] {
+            let may_read = |asked: &str| asked == scope;
+            let seen = seen(&running, may_read);
+            assert_eq!(ids(&seen["tasks"]), want, "{scope}");
+            assert_eq!(seen["tasks"][0].get("scope"), None, "for the server alone");
+            assert_eq!(ids(&ended(&all, may_read)["finished"]), want, "{scope}");
+        }
     }
 
     #[test]

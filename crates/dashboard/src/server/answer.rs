@@ -105,7 +105,7 @@ async fn routed(
         }
         Document::Tasks => {
             let tasks = shared.site.manager.with(|m, _| m.ended_tasks()).ok_or_else(ended)?;
-            figures::ended(&tasks)
+            figures::ended(&tasks, |scope| may_read(&who, scope))
         }
         Document::Tree => tree(shared).await?,
         Document::Services => service_list(shared, &Maps::ask(shared).await?).await?,
