@@ -101,7 +101,8 @@ async fn named(io: &IoCtx, name: &str) -> Result<Option<String>> {
 
 /// Removes what is left of an image whose header, the last to need its data, is gone.
 async fn remove_left(io: &IoCtx, name: &str, id: &str) -> Result<()> {
-    remove_header(io, id, true).await?;
+    // A header that is there by now is one that somebody has just made.
+    remove_object(io, &class::object::map(id, None)).await?;
     manage::remove_id(io, name, id).await?;
     let entry = NameId { name: name.to_owned(), id: id.to_owned() };
     class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
@@ -245,12 +246,16 @@ fn check_watchers(watchers: &[WatchItem], is_us: impl Fn(ClientId) -> bool) -> R
 async fn remove_header(io: &IoCtx, id: &str, has_map: bool) -> Result<()> {
     let objects = [has_map.then(|| class::object::map(id, None)), Some(class::object::header(id))];
     for object in objects.into_iter().flatten() {
-        match io.remove(&object).await {
-            Err(e) if !e.is_not_found() => return Err(e).context(|| format!("removing {object}")),
-            _ => {}
-        }
+        remove_object(io, &object).await?;
     }
     Ok(())
+}
+
+async fn remove_object(io: &IoCtx, object: &str) -> Result<()> {
+    match io.remove(object).await {
+        Err(e) if !e.is_not_found() => Err(e).context(|| format!("removing {object}")),
+        _ => Ok(()),
+    }
 }
 
 /// Whether there is no header of this id.
