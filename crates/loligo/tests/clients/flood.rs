@@ -43,6 +43,13 @@ fn named_length() -> Option<Duration> {
     named.and_then(|s| s.parse().ok()).map(Duration::from_secs)
 }
 
+/// The floods that are run: all, or those that `LOLIGO_FLOODS` names, as `Unread,Notifies`.
+fn named_floods() -> Vec<Flood> {
+    let named = std::env::var("LOLIGO_FLOODS").unwrap_or_default();
+    let is_named = |flood: &Flood| named.is_empty() || named.split(',').any(|n| n == format!("{flood:?}"));
+    Flood::ALL.into_iter().filter(is_named).collect()
+}
+
 fn is_soak() -> bool {
     named_length().is_some()
 }
@@ -171,7 +178,9 @@ async fn floods(c: &Cluster, pids: &[(String, u32)], hostile: &Runtime) {
         );
     };
     report("quiet", bystander.take(), &quiet);
-    for flood in Flood::ALL {
+    let floods = named_floods();
+    assert!(!floods.is_empty(), "LOLIGO_FLOODS names none");
+    for flood in floods {
         let mut fared = Vec::new();
         let mut lasts = length();
         loop {
