@@ -7,6 +7,7 @@ pub mod admin_socket;
 pub mod metadata;
 pub mod mon;
 
+mod device_threads;
 mod devices;
 mod ear;
 mod failure;

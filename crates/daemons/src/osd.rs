@@ -18,12 +18,13 @@ use messages::wire::WireMessage;
 use msgr::{Limits, Local, Policy};
 use pg::{FatalReason, Input, OsdConfig, OsdCore, Output, PeerInfo};
 use runtime::net::{AuthInput, AuthStep, Bounds, Gone, Handler, Messenger, PeerReady};
-use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal, contained};
+use runtime::{Clock, HostFiles, LocalSocket, Machine, Owner, Seal};
 use store::{Checkpoint, CheckpointDone, Commit, Device, Options, ReadPlan, Store, StoreError};
 use tokio::sync::{Notify, oneshot};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
+use crate::device_threads::{Readers, spawn_worker};
 use crate::devices::{Devices, Medium};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure, Lasting};
@@ -75,7 +76,7 @@ pub struct Osd {
     _admin: Option<LocalSocket>,
 }
 
-struct Shell {
+pub(crate) struct Shell {
     messenger: Messenger,
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
@@ -90,7 +91,7 @@ struct Shell {
     /// Commands from the admin socket that the core has not answered, by number.
     asked: Mutex<Asked>,
     #[cfg(feature = "test-medium")]
-    plant: Plant,
+    pub plant: Plant,
 }
 
 #[derive(Default)]
@@ -153,7 +154,7 @@ impl Osd {
                 Event::Checkpointed(Checkpoint::execute(job, dev))
             })?,
             read_device: Arc::clone(&devices.reads),
-            readers: None,
+            readers: Readers::default(),
             committing: false,
             checkpointing: false,
             commit_wanted: false,
@@ -226,76 +227,6 @@ fn commits(devices: &Devices, shell: &Arc<Shell>, only_daemon: bool) -> Result<C
     Ok(Committer::new(Arc::clone(&devices.commits), thread, only_daemon))
 }
 
-/// A thread of the device: executes jobs in order and reports each to the owner.
-fn spawn_worker<J: Send + 'static>(
-    name: &str,
-    device: &Arc<dyn Device>,
-    shell: &Arc<Shell>,
-    run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
-) -> Result<mpsc::Sender<J>> {
-    let (jobs, work) = mpsc::channel::<J>();
-    spawn_thread(name, device, shell, move || work.recv(), run)?;
-    Ok(jobs)
-}
-
-/// The same, with jobs that `next` gives until it fails.
-fn spawn_thread<J: Send + 'static>(
-    name: &str,
-    device: &Arc<dyn Device>,
-    shell: &Arc<Shell>,
-    next: impl Fn() -> Result<J, mpsc::RecvError> + Send + 'static,
-    run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
-) -> Result<()> {
-    #[cfg(feature = "test-medium")]
-    let (plant, thread) = (shell.plant.clone(), name.to_owned());
-    let (device, shell) = (Arc::clone(device), Arc::downgrade(shell));
-    std::thread::Builder::new().name(name.into()).spawn(move || {
-        while let Ok(job) = next() {
-            let done = contained(|| {
-                #[cfg(feature = "test-medium")]
-                plant.strike(&thread);
-                run(job, device.as_ref())
-            });
-            let Some(shell) = shell.upgrade() else { return };
-            match done {
-                Ok(event) => shell.submit(event),
-                Err(how) => return shell.panicked(how),
-            }
-        }
-    })?;
-    Ok(())
-}
-
-/// Threads that read for requests which wait. They take what comes next as they get free, so that one that
-/// the device keeps waiting holds up nothing else.
-struct Readers(mpsc::Sender<(u64, Box<ReadPlan>)>);
-
-/// A device reads more in a second when it is asked for several things at a time. The core hands out more
-/// reads than this at a time (`pg/src/osd/device_reads.rs`); those wait in the channel.
-const READERS: usize = 8;
-
-impl Readers {
-    fn start(device: &Arc<dyn Device>, shell: &Arc<Shell>) -> Result<Self> {
-        let (jobs, work) = mpsc::channel();
-        let work = Arc::new(Mutex::new(work));
-        for _ in 0..READERS {
-            let work = Arc::clone(&work);
-            let next = move || work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let run = |(id, plan): (u64, Box<ReadPlan>), device: &dyn Device| Event::Read {
-                id,
-                result: plan.execute(device),
-            };
-            spawn_thread("osd-read", device, shell, next, run)?;
-        }
-        Ok(Self(jobs))
-    }
-
-    /// Where no thread is left, a panic in one of them has ended the OSD.
-    fn ask(&self, id: u64, plan: Box<ReadPlan>) {
-        let _ = self.0.send((id, plan));
-    }
-}
-
 fn turn_end(shell: &Arc<Shell>) -> impl FnMut() -> bool + Send + 'static {
     let shell = Arc::downgrade(shell);
     move || {
@@ -317,7 +248,7 @@ async fn tick(shell: Weak<Shell>) {
 }
 
 impl Shell {
-    fn submit(&self, event: Event) {
+    pub fn submit(&self, event: Event) {
         if let Some(owner) = self.owner.get() {
             owner.submit(event);
         }
@@ -355,7 +286,7 @@ impl Domain for Shell {
 }
 
 /// What the owner handles: the core's inputs, and the device's results.
-enum Event {
+pub(crate) enum Event {
     Core(Box<Input>),
     Committed(Outcome),
     Checkpointed(Result<CheckpointDone, StoreError>),
@@ -431,7 +362,7 @@ struct OsdMachine {
     checkpoints: mpsc::Sender<Checkpoint>,
     read_device: Arc<dyn Device>,
     /// From the first read on that has to wait.
-    readers: Option<Readers>,
+    readers: Readers,
     /// One commit is with the device at a time; transactions that come meanwhile form the next one.
     committing: bool,
     checkpointing: bool,
@@ -746,15 +677,9 @@ impl OsdMachine {
 
     /// Has a thread read for the core.
     fn read(&mut self, id: u64, plan: Box<ReadPlan>) {
-        if self.readers.is_none() {
-            let Some(shell) = self.shell.upgrade() else { return };
-            match Readers::start(&self.read_device, &shell) {
-                Ok(readers) => self.readers = Some(readers),
-                Err(e) => return self.fail(Failure::passing(format!("no thread for reads: {e:#}"))),
-            }
-        }
-        if let Some(readers) = &self.readers {
-            readers.ask(id, plan);
+        let Some(shell) = self.shell.upgrade() else { return };
+        if let Err(e) = self.readers.ask((id, plan), &self.read_device, &shell) {
+            self.fail(Failure::passing(format!("no thread for reads: {e:#}")));
         }
     }
 
