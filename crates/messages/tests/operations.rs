@@ -263,6 +263,24 @@ fn long_outputs_are_sent_from_where_they_lie() {
 }
 
 #[test]
+fn an_output_in_pieces_is_sent_from_where_they_lie_and_comes_as_one() {
+    let pieces = [100_000, 200_000, 70_000].map(|n| Bytes::from(vec![n as u8; n]));
+    let m = request(vec![OsdOp::from(Op::Stat); 2]);
+    let mut reply = MOsdOpReply::to(&m, 0, Epoch(11), flags::ONDISK);
+    reply.ops[0].outdata = pieces[0].clone();
+    reply.ops[0].more = pieces[1..].to_vec();
+    reply.ops[1].outdata = b("behind it");
+    let wire: WireMessage = reply.to_wire(8);
+    for (sent, piece) in std::iter::once(&wire.data).chain(&wire.more).zip(&pieces) {
+        assert_eq!((sent.as_ptr(), sent.len()), (piece.as_ptr(), piece.len()), "no copy");
+    }
+    let Ok(Message::OsdOpReply(got)) = Message::decode(&wire) else { panic!("not a reply") };
+    assert_eq!((got.ops[0].output_len(), got.ops[0].more.len()), (370_000, 0));
+    assert_eq!(got.ops[0], reply.ops[0].clone().joined());
+    assert_eq!(got.ops[1].outdata, "behind it");
+}
+
+#[test]
 fn one_output_is_not_copied_however_short() {
     let m = request(vec![OsdOp::from(Op::Stat), OsdOp::from(Op::Read(Extent::new(0, 5)))]);
     let mut reply = MOsdOpReply::to(&m, 0, Epoch(11), flags::ONDISK);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maps::{OsdMap, Placements};
 use messages::Message;
-use messages::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, flags};
+use messages::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, OpResult, flags};
 use pg::IntervalKey;
 use testkit::Rng;
 use types::{ConnId, Epoch, HObject, PgId, PoolId, ReqId, SnapContext, SnapId, SpgId, Utime};
@@ -293,7 +293,10 @@ impl World {
         match (from, msg) {
             (_, Message::OsdMap(m)) => self.client_map(c, &m),
             (Node::Osd(_), Message::OsdBackoff(b)) => self.client_backoff(c, conn, b),
-            (Node::Osd(_), Message::OsdOpReply(r)) => self.client_reply(c, conn, tid, &r),
+            (Node::Osd(_), Message::OsdOpReply(r)) => {
+                let ops = r.ops.iter().cloned().map(OpResult::joined).collect();
+                self.client_reply(c, conn, tid, &MOsdOpReply { ops, ..*r });
+            }
             _ => {}
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use messages::Message;
+use messages::osd::OpResult;
 use testkit::Rng;
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, Now, Utime};
 
@@ -517,7 +518,7 @@ impl World {
                     Message::OsdOpReply(r) => {
                         self.trace.word(r.user_version);
                         self.trace.word(r.result as u64);
-                        r.ops.iter().for_each(|op| self.trace.bytes(&op.outdata));
+                        r.ops.iter().flat_map(OpResult::output).for_each(|data| self.trace.bytes(data));
                     }
                     Message::OsdMap(m) => m.incremental.values().for_each(|b| self.trace.bytes(b)),
                     _ => {}

@@ -33,12 +33,36 @@ pub struct OpResult {
     /// 0 or more, or a negated errno.
     pub rval: i32,
     pub outdata: Bytes,
+    /// What follows `outdata` in the output: of results that are sent, so that pieces of a long read are not
+    /// copied into one. A result that came from the network has everything in `outdata`.
+    pub more: Vec<Bytes>,
+}
+
+impl OpResult {
+    /// Bytes of the output.
+    pub fn output_len(&self) -> usize {
+        self.output().map(Bytes::len).sum()
+    }
+
+    /// The output, in pieces.
+    pub fn output(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.outdata).chain(&self.more)
+    }
+
+    /// The same with all of the output in `outdata`, as one that came from the network.
+    pub fn joined(mut self) -> Self {
+        if !self.more.is_empty() {
+            self.outdata = self.output().flatten().copied().collect();
+            self.more.clear();
+        }
+        self
+    }
 }
 
 impl From<&OsdOp> for OpResult {
     /// The operation answered with nothing yet.
     fn from(op: &OsdOp) -> Self {
-        Self { code: op.code, flags: op.flags, arg: op.arg, rval: 0, outdata: Bytes::new() }
+        Self { code: op.code, flags: op.flags, arg: op.arg, rval: 0, outdata: Bytes::new(), more: Vec::new() }
     }
 }
 
@@ -53,7 +77,7 @@ impl std::fmt::Debug for OsdOp {
 }
 impl std::fmt::Debug for OpResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} = {} out={}b", self.code, self.rval, self.outdata.len())
+        write!(f, "{} = {} out={}b", self.code, self.rval, self.output_len())
     }
 }
 
@@ -65,11 +89,11 @@ struct Head {
     payload_len: usize,
 }
 
-fn encode_head(code: OpCode, flags: u32, arg: &[u8; ARG_LEN], payload: &Bytes, w: &mut Writer) {
+fn encode_head(code: OpCode, flags: u32, arg: &[u8; ARG_LEN], payload_len: usize, w: &mut Writer) {
     w.u16(code.0);
     w.u32(flags);
     w.raw(arg);
-    w.count(payload.len());
+    w.count(payload_len);
 }
 
 fn decode_head(r: &mut Reader) -> Result<Head, DecodeError> {
@@ -89,7 +113,7 @@ pub(super) fn encode_ops(ops: &[OsdOp], w: &mut Writer) {
     assert!(ops.len() <= usize::from(u16::MAX), "{} operations have no wire form", ops.len());
     w.u16(ops.len() as u16);
     for op in ops {
-        encode_head(op.code, op.flags, &op.arg, &op.indata, w);
+        encode_head(op.code, op.flags, &op.arg, op.indata.len(), w);
     }
 }
 
@@ -116,7 +140,7 @@ pub(super) fn decode_ops(r: &mut Reader, data: &Bytes) -> Result<Vec<OsdOp>, Dec
 pub(super) fn encode_result_heads(ops: &[OpResult], w: &mut Writer) {
     w.count(ops.len());
     for op in ops {
-        encode_head(op.code, op.flags, &op.arg, &op.outdata, w);
+        encode_head(op.code, op.flags, &op.arg, op.output_len(), w);
     }
 }
 
@@ -129,7 +153,7 @@ pub(super) fn decode_result_heads(r: &mut Reader, data: &Bytes) -> Result<Vec<Op
         .map(|_| {
             let h = decode_head(r)?;
             let outdata = data.raw(h.payload_len)?;
-            Ok(OpResult { code: h.code, flags: h.flags, arg: h.arg, rval: 0, outdata })
+            Ok(OpResult { code: h.code, flags: h.flags, arg: h.arg, rval: 0, outdata, more: Vec::new() })
         })
         .collect()
 }

@@ -97,7 +97,7 @@ impl Payload for MOsdOpReply {
         w.u64(self.user_version);
         self.redirect.encode(w);
         w.zeros(TRACE_LEN);
-        out.set_data(self.ops.iter().map(|op| &op.outdata));
+        out.set_data(self.ops.iter().flat_map(OpResult::output));
     }
 
     fn decode_payload(parts: &mut Parts) -> Result<Self, DecodeError> {

@@ -15,26 +15,40 @@ pub(crate) struct Answer {
     /// and clients see that.
     pub rval: Option<i32>,
     pub data: Bytes,
+    /// What follows `data`.
+    pub more: Vec<Bytes>,
 }
 
 impl Answer {
     /// Success without output.
     pub fn done() -> Self {
-        Self { rval: Some(0), data: Bytes::new() }
+        Self::of(0, Bytes::new())
     }
 
     /// Success with output.
     pub fn data(data: Bytes) -> Self {
-        Self { rval: Some(0), data }
+        Self::of(0, data)
     }
 
     /// Output beside the result of the operation before.
     pub fn kept(data: Bytes) -> Self {
-        Self { rval: None, data }
+        Self { rval: None, data, more: Vec::new() }
     }
 
     pub fn of(rval: i32, data: Bytes) -> Self {
-        Self { rval: Some(rval), data }
+        Self { rval: Some(rval), data, more: Vec::new() }
+    }
+
+    /// Success with output in pieces.
+    pub fn pieces(pieces: Vec<Bytes>) -> Self {
+        let mut pieces = pieces.into_iter();
+        let data = pieces.next().unwrap_or_default();
+        Self { rval: Some(0), data, more: pieces.collect() }
+    }
+
+    /// Bytes of the output.
+    pub fn len(&self) -> usize {
+        self.data.len() + self.more.iter().map(Bytes::len).sum::<usize>()
     }
 }
 

@@ -127,9 +127,9 @@ pub(super) fn run_ops(
         }
         match outcome {
             Ok(answer) => {
-                s.work.answer(answer.data.len())?;
+                s.work.answer(answer.len())?;
                 last = answer.rval.unwrap_or(last);
-                out.outdata = answer.data;
+                (out.outdata, out.more) = (answer.data, answer.more);
             }
             Err(OpError::Stop(stop)) => return Err(*stop),
             Err(OpError::SliceOver) => return Ok(Ran::Paused(before)),

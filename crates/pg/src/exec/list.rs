@@ -112,7 +112,7 @@ impl Page<'_> {
             .collect();
         let rval = next.is_none().then_some(1);
         let answer = PgnlsResponse { cursor: next.unwrap_or(end), entries };
-        Ok(Answer { rval, data: answer.to_bytes() })
+        Ok(Answer { rval, data: answer.to_bytes(), more: Vec::new() })
     }
 
     fn list_old(&self, env: &mut ExecEnv<'_>) -> Outcome {
@@ -120,7 +120,7 @@ impl Page<'_> {
         let entries = found.into_iter().map(|o| (o.name.into(), o.key.into())).collect();
         let rval = next.is_none().then_some(1);
         let answer = PglsResponse { cursor: next.unwrap_or_else(HObject::max), entries };
-        Ok(Answer { rval, data: answer.to_bytes() })
+        Ok(Answer { rval, data: answer.to_bytes(), more: Vec::new() })
     }
 
     /// Heads that are wanted among the next stored objects, and the object behind those.

@@ -285,9 +285,9 @@ fn execute_within(
 fn refuse_long_outputs(env: &ExecEnv<'_>, results: &mut [OpResult]) -> bool {
     let mut refused = false;
     if env.flags & messages::osd::flags::RETURNVEC != 0 {
-        for r in results.iter_mut().filter(|r| r.outdata.len() > env.config.max_write_op_reply_len) {
+        for r in results.iter_mut().filter(|r| r.output_len() > env.config.max_write_op_reply_len) {
             r.rval = Errno::EOVERFLOW.neg();
-            r.outdata = Bytes::new();
+            (r.outdata, r.more) = (Bytes::new(), Vec::new());
             refused = true;
         }
     }

@@ -34,10 +34,15 @@ pub struct Begun {
     delta: PgSums,
     inner_ops: u32,
     /// Of the next operation, when it is a read that has begun.
-    got: Vec<u8>,
+    got: Vec<Bytes>,
     /// The piece that the device has to read before it goes on.
     wanted: Option<Box<ReadPlan>>,
     fetched: Option<Fetched>,
+}
+
+/// Bytes of pieces together.
+pub(super) fn bytes_of(pieces: &[Bytes]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
 }
 
 /// A piece of an operation's data that the device was asked for.
@@ -72,8 +77,8 @@ pub(super) struct Slice {
 impl Begun {
     /// Bytes that it holds.
     pub fn bytes(&self) -> u64 {
-        let answers: usize = self.results.iter().map(|r| r.outdata.len()).sum();
-        (answers + self.got.len()) as u64
+        let answers: usize = self.results.iter().map(|r| r.output_len()).sum();
+        answers as u64 + bytes_of(&self.got)
     }
 
     /// What the device has to read before the request can go on; asked once.
@@ -151,7 +156,7 @@ impl Scratch<'_> {
 
     /// How much of a read of `length` bytes to do now, of which some may have been done before.
     pub(super) fn piece(&self, length: u64) -> u64 {
-        let left = length.saturating_sub(self.got.len() as u64);
+        let left = length.saturating_sub(bytes_of(&self.got));
         self.slice_left().map_or(left, |slice| left.min(slice.max(LEAST_SLICE)))
     }
 

@@ -12,6 +12,7 @@ use store::Found;
 use types::{Errno, HObject, SnapId};
 
 use super::answer::{Answer, OpError, Outcome};
+use super::pause::bytes_of;
 use super::scratch::Scratch;
 use super::work::ENTRY;
 use super::{ExecEnv, ExecStop, xxhash};
@@ -32,9 +33,9 @@ pub(super) fn read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Extent) -
     // As much as the slice has room for: before the work of it is taken.
     let piece = s.piece(length);
     s.work.spend(length)?;
-    let data = data(env, s, &[(e.offset, length)], piece)?;
-    s.count_read(data.len());
-    Ok(Answer::data(data))
+    let answer = Answer::pieces(data(env, s, &[(e.offset, length)], piece)?);
+    s.count_read(answer.len());
+    Ok(answer)
 }
 
 /// The bytes of the head that a request asks for which does nothing but read them: what is to be gathered is
@@ -73,27 +74,31 @@ fn data(
     s: &mut Scratch<'_>,
     ranges: &[(u64, u64)],
     piece: u64,
-) -> Result<Bytes, OpError> {
-    let length = ranges.iter().fold(0u64, |sum, (_, l)| sum.saturating_add(*l));
+) -> Result<Vec<Bytes>, OpError> {
     let mut left = piece;
     loop {
-        let got = s.got.len() as u64;
-        let Some((offset, rest)) = behind(ranges, got) else { return Ok(std::mem::take(&mut s.got).into()) };
+        let got = bytes_of(&s.got);
+        let Some((offset, rest)) = behind(ranges, got) else { return Ok(std::mem::take(&mut s.got)) };
         let (data, asked) = match s.fetched.take() {
             Some(fetched) => (fetched.data, fetched.asked),
             None if left == 0 => return Err(OpError::SliceOver),
             None => (read_now(env, s, offset, rest.min(left))?, rest.min(left)),
         };
-        if got == 0 && asked == length {
-            return Ok(data);
-        }
-        s.got.reserve_exact((length - got) as usize);
-        s.got.extend_from_slice(&data);
+        let is_short = (data.len() as u64) < asked;
+        s.got.push(data);
         // What is shorter than it says is not waited for.
-        if (data.len() as u64) < asked {
-            return Ok(std::mem::take(&mut s.got).into());
+        if is_short {
+            return Ok(std::mem::take(&mut s.got));
         }
         left = left.saturating_sub(asked);
+    }
+}
+
+/// Pieces as one.
+fn joined(pieces: Vec<Bytes>) -> Bytes {
+    match <[Bytes; 1]>::try_from(pieces) {
+        Ok([data]) => data,
+        Err(pieces) => pieces.concat().into(),
     }
 }
 
@@ -169,7 +174,7 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
     s.work.may_answer(length)?;
     let piece = s.piece(length);
     s.work.spend(length.saturating_add(extents.len() as u64 * ENTRY))?;
-    let data = data(env, s, &extents, piece)?;
+    let data = joined(data(env, s, &extents, piece)?);
     s.count_read(data.len());
     Ok(Answer::data(SparseReadResponse { extents: extents.into_iter().collect(), data }.to_bytes()))
 }

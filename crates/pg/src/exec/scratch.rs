@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use store::{ObjectKey, ReadPlan, Store, Txn};
 
 use super::Effect;
@@ -39,7 +40,7 @@ pub(crate) struct Scratch<'a> {
     pub inner_ops: u32,
     /// The work after which the request may pause, and what it has got of the read that is next.
     pub slice: Option<Slice>,
-    pub got: Vec<u8>,
+    pub got: Vec<Bytes>,
     /// What the device has read for the operation that is next, and what it has to read.
     pub fetched: Option<Fetched>,
     pub wanted: Option<Box<ReadPlan>>,

@@ -229,14 +229,14 @@ impl ClientOp {
     pub fn send(&self, mut msg: Box<MOsdOpReply>, cx: &mut Shared) {
         if let Some(a) = &self.asked_by {
             let (result, user_version) = (msg.result, msg.user_version);
-            let data = msg.ops.pop().map(|o| o.outdata).unwrap_or_default();
+            let data = msg.ops.pop().map(|o| o.joined().outdata).unwrap_or_default();
             let body = PgBody::CopyPart { id: a.id, result, user_version, data };
             return cx.send_pg(PgShard { osd: a.osd, shard: a.pgid.shard }, a.pgid, a.interval, body);
         }
         if self.conn == NOBODY {
             return;
         }
-        let bytes: usize = msg.ops.iter().map(|o| o.outdata.len()).sum();
+        let bytes: usize = msg.ops.iter().map(OpResult::output_len).sum();
         cx.answers_left = cx.answers_left.saturating_sub(bytes as u64);
         cx.out.push(Output::Reply { conn: self.conn, tid: self.tid, msg: msg.into() });
     }
@@ -540,7 +540,7 @@ impl Pg {
         if !r.op_returns.is_empty() && r.op_returns.len() == msg.ops.len() {
             for (out, kept) in msg.ops.iter_mut().zip(r.op_returns) {
                 out.rval = kept.rval;
-                out.outdata = kept.data;
+                (out.outdata, out.more) = (kept.data, Vec::new());
             }
         }
         match self.writes.find(r.version) {
@@ -786,7 +786,7 @@ impl Pg {
         let changes = !done.entries.is_empty();
         if changes && !op.wants_returns() {
             result = 0;
-            done.results.iter_mut().for_each(|r| r.outdata = Default::default());
+            done.results.iter_mut().for_each(|r| (r.outdata, r.more) = Default::default());
         }
         let returns = if op.wants_returns() { op_returns(&done.results) } else { Vec::new() };
         let out_bytes = if changes { 0 } else { out_bytes(&done.results) };
@@ -854,11 +854,11 @@ impl Pg {
 }
 
 fn out_bytes(results: &[OpResult]) -> u64 {
-    results.iter().map(|r| r.outdata.len() as u64).sum()
+    results.iter().map(|r| r.output_len() as u64).sum()
 }
 
 fn op_returns(results: &[OpResult]) -> Vec<OpReturn> {
-    results.iter().map(|r| OpReturn { rval: r.rval, data: r.outdata.clone() }).collect()
+    results.iter().map(|r| OpReturn { rval: r.rval, data: r.clone().joined().outdata }).collect()
 }
 
 /// Whether the client may read every source that the request copies. It is checked here because this OSD

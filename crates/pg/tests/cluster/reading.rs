@@ -145,7 +145,7 @@ fn a_long_read_keeps_its_place_before_a_write() {
     let replies = c.s.strangers.iter().filter(|m| m.1 == 10 && m.0 == ONE);
     for (_, _, msg) in replies {
         let Message::OsdOpReply(r) = msg else { panic!("{msg:?}") };
-        assert_eq!((r.ops[1].outdata.len(), r.ops[1].outdata[0]), (11 << 20, 7));
+        assert_eq!((r.ops[1].output_len(), r.ops[1].outdata[0]), (11 << 20, 7));
     }
     assert_eq!(answer(&mut c.s, ONE, 11).0, 0);
     assert_eq!(c.data(TWO, 10), b"after it");
