@@ -32,8 +32,9 @@ use crate::osd::counters::Times;
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
 
-/// Bytes of one piece. Source: osd_copyfrom_max_chunk.
-pub(crate) const PIECE: u64 = 8 << 20;
+/// Bytes of one piece: the source's primary reads it in one go, and others wait meanwhile. Ceph's pieces have
+/// 8 MiB. Source: osd_copyfrom_max_chunk.
+pub(crate) const PIECE: u64 = 1 << 20;
 
 /// A request that waits for what it copies.
 #[derive(Debug)]
