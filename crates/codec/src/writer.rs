@@ -63,6 +63,16 @@ impl Writer {
         bytes
     }
 
+    /// The same where it is known about how many bytes there will be: what is long does not grow by doubling.
+    pub fn collect_about(bytes: usize, encode: impl FnOnce(&mut Self)) -> Bytes {
+        if bytes <= KEPT_BYTES {
+            return Self::collect(encode);
+        }
+        let mut w = Self::with_capacity(bytes);
+        encode(&mut w);
+        w.into_bytes()
+    }
+
     /// Shows `read` what `encode` writes, without keeping it: no allocation at all.
     pub fn pass<T>(encode: impl FnOnce(&mut Self), read: impl FnOnce(&[u8]) -> T) -> T {
         let mut w = Self { buf: KEPT.take() };
@@ -187,6 +197,10 @@ mod tests {
         assert_eq!(outer.len(), 2 + 7 + 4 + 2 * KEPT_BYTES);
         assert_eq!((outer.first(), outer.last()), (Some(&1), Some(&2)));
         assert!(Writer::collect(|_| {}).is_empty());
+        for about in [0, 3, KEPT_BYTES, 2 * KEPT_BYTES] {
+            let long = Writer::collect_about(about, |w| w.zeros(KEPT_BYTES + 1));
+            assert_eq!(long.len(), KEPT_BYTES + 1, "{about} bytes were a guess");
+        }
         assert_eq!(Writer::pass(|w| w.u16(0x0102), <[u8]>::to_vec), [2, 1]);
         assert!(Writer::pass(|_| {}, <[u8]>::is_empty));
         assert_eq!(Writer::collect(|w| w.u16(0x0102)).as_ref(), [2, 1]);

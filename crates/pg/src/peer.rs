@@ -20,6 +20,8 @@ use crate::push::{ObjectPush, Pushed, Want};
 pub(crate) const MESSAGE_MAX: usize = 128 << 20;
 /// A longer body travels in the message's data, because peers accept much less as its front.
 const FRONT_MAX: usize = 256 << 10;
+/// About the bytes of a body beside what may be long.
+const SHORT_PARTS: usize = 512;
 
 /// The number that these messages travel under.
 pub const PG_MESSAGE: u16 = type_numbers::OURS + 0x40;
@@ -237,6 +239,15 @@ pub struct TooLong {
 }
 
 impl PgBody {
+    /// About the bytes of what may be long and is encoded with the rest.
+    fn long_part(&self) -> usize {
+        match self {
+            Self::RepOp(op) => op.txn_head.len(),
+            Self::Push(pushes) => pushes.iter().map(|push| push.bytes() as usize + SHORT_PARTS).sum(),
+            _ => 0,
+        }
+    }
+
     fn copy_refused(id: u64) -> Self {
         Self::CopyPart { id, result: Errno::E2BIG.neg(), user_version: 0, data: Bytes::new() }
     }
@@ -345,7 +356,7 @@ impl PgMessage {
             _ => None,
         };
         let (mut data, mut at) = (Bytes::new(), 0);
-        let mut front = Writer::collect(|w| {
+        let mut front = Writer::collect_about(self.body.long_part() + SHORT_PARTS, |w| {
             (self.pgid, self.from).encode(w);
             self.epoch.encode(w);
             self.interval.encode(w);

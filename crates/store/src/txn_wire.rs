@@ -13,6 +13,9 @@ use crate::{ObjectKey, Space};
 const VERSION: u8 = 2;
 /// What a reader must know of a transaction that moves ranges: older releases refuse it.
 const MOVES: u8 = 2;
+/// About the bytes that an object's name and an operation take beside what may be long.
+const OBJECT_LEN: usize = 128;
+const OP_LEN: usize = 32;
 
 impl Encode for Txn {
     fn encode(&self, w: &mut Writer) {
@@ -37,8 +40,22 @@ impl Txn {
     pub fn head(&self) -> Bytes {
         match self.sealed() {
             Some(head) => head.clone(),
-            None => Writer::collect(|w| self.encode_head(w)),
+            None => Writer::collect_about(self.head_len(), |w| self.encode_head(w)),
         }
+    }
+
+    /// About the bytes of the head.
+    fn head_len(&self) -> usize {
+        let pair = |(key, value): &(Bytes, Bytes)| 8 + key.len() + value.len();
+        let op = |op: &Op| match op {
+            Op::OmapSet { entries, .. } => entries.iter().map(pair).sum(),
+            Op::OmapRm { keys, .. } => keys.iter().map(|key| 4 + key.len()).sum(),
+            Op::SetAttr { name, value, .. } => name.len() + value.len(),
+            Op::OmapSetHeader { header, .. } => header.len(),
+            _ => 0,
+        };
+        let ops = self.ops().iter().map(|of| OP_LEN + op(of)).sum::<usize>();
+        ops + self.objects().len() * OBJECT_LEN
     }
 
     /// The same, kept for the log: call it when the transaction is complete.

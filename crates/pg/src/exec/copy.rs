@@ -13,6 +13,7 @@ use types::{Errno, SnapId, Utime};
 
 use super::answer::{Answer, Outcome};
 use super::scratch::Scratch;
+use super::work::KEY;
 use super::{ExecEnv, attrs};
 use crate::object::{info_flags, user_attr};
 
@@ -137,7 +138,8 @@ pub(super) fn get(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, mut cursor: CopyCu
     s.work.note((piece.data.len() + piece.omap.len()) as u64);
     s.count_read(piece.data.len());
     piece.cursor = cursor;
-    Ok(Answer::data(piece.to_bytes()))
+    let about = piece.data.len() + piece.omap.len() + KEY as usize;
+    Ok(Answer::data(Writer::collect_about(about, |w| piece.encode(w))))
 }
 
 /// Makes the object a copy of the fetched one. `truncation` is what the client wants for sequence number and size.

@@ -22,7 +22,8 @@ const KEYS_AT_ONCE: usize = 16;
 /// Keys behind `start_after`, and whether there are more.
 pub(super) fn keys(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, start_after: &[u8], max: u64) -> Outcome {
     let (entries, more) = list(env, s, start_after, max, &[])?;
-    answer(s, &entries, more, |(key, _), w| w.blob(key))
+    let bytes = entries.iter().map(|(key, _)| ENTRY as usize + key.len()).sum();
+    answer(s, &entries, more, bytes, |(key, _), w| w.blob(key))
 }
 
 /// Keys behind `start_after` that begin with `prefix`, with their values, and whether there are more.
@@ -34,19 +35,22 @@ pub(super) fn vals(
     prefix: &[u8],
 ) -> Outcome {
     let (entries, more) = list(env, s, start_after, max, prefix)?;
-    answer(s, &entries, more, |(key, value), w| {
+    let bytes = weight(&entries) as usize;
+    answer(s, &entries, more, bytes, |(key, value), w| {
         w.blob(key);
         w.blob(value);
     })
 }
 
+/// The entries, each as `put` writes it; `bytes` is about what they take.
 fn answer(
     s: &mut Scratch<'_>,
     entries: &[(Bytes, Bytes)],
     more: bool,
+    bytes: usize,
     put: impl Fn(&(Bytes, Bytes), &mut Writer),
 ) -> Outcome {
-    let mut w = Writer::new();
+    let mut w = Writer::with_capacity(bytes);
     w.count(entries.len());
     entries.iter().for_each(|e| put(e, &mut w));
     more.encode(&mut w);
