@@ -23,13 +23,13 @@ use super::account::Charge;
 use super::device_reads::HELD_AT_LEAST;
 use crate::pg::ClientOp;
 
-/// Bytes of work in one slice, some milliseconds. A request that reads more than its slice has room for
+/// Bytes of work in one slice, about a millisecond. A request that reads more than its slice has room for
 /// pauses. A slice ends with the read that it has begun, so that others wait for less than twice as much. It
 /// is also the most that is answered in one slice: with the next one the shell says how much of the answers
 /// is still unread.
-pub(crate) const SLICE: u64 = 4 << 20;
+pub(crate) const SLICE: u64 = 1 << 20;
 /// The least that is answered in one slice, so that clients that read go on although others do not.
-const LEAST_ANSWERS: u64 = 2 << 20;
+const LEAST_ANSWERS: u64 = 512 << 10;
 
 /// Bytes that one slice may answer, when `free_bytes` more may stay unread before the shell closes a
 /// connection.

@@ -289,16 +289,16 @@ fn entities_take_turns_and_then_their_connections() {
 fn what_is_answered_at_a_time_follows_what_is_free() {
     let (mut s, pool) = cluster(OsdConfig::default());
     s.connect(ONE, |_| {});
-    let m = request(&s, pool, "o", vec![write(&vec![1; 1 << 20])]);
+    let m = request(&s, pool, "o", vec![write(&vec![1; 128 << 10])]);
     assert_eq!(ask(&mut s, ONE, 1, &m).0, 0);
     let m = request(&s, pool, "o", vec![read()]);
     (2..=200).for_each(|tid| send(&mut s, ONE, tid, &m));
     let answered = |s: &Sim| s.links.get(&(0, ONE)).map_or(0, |q| q.len());
     let mut before = answered(&s);
-    assert_eq!(before, 4, "a slice");
-    for (free_mib, answers) in [(1000, 4), (6, 3), (3, 2), (0, 2)] {
-        s.input(0, Input::Again { unread: Default::default(), free_bytes: free_mib << 20 });
-        assert_eq!(answered(&s) - before, answers, "{free_mib} MiB are free");
+    assert_eq!(before, 8, "a slice");
+    for (free_kib, answers) in [(1_000_000, 8), (1_536, 6), (1_024, 4), (0, 4)] {
+        s.input(0, Input::Again { unread: Default::default(), free_bytes: free_kib << 10 });
+        assert_eq!(answered(&s) - before, answers, "{free_kib} KiB are free");
         before = answered(&s);
     }
     // What comes later counts against the same word of the shell.

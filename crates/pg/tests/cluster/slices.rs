@@ -248,9 +248,9 @@ fn who_does_not_read_keeps_nothing_of_a_request_that_paused() {
 #[test]
 fn a_read_of_an_object_of_an_image_is_one_slice() {
     let mut c = Two::new();
-    c.put(ONE, 9, "large", vec![Op::Read(Extent::new(0, 3 * MIB)).into()]);
+    c.put(ONE, 9, "large", vec![Op::Read(Extent::new(0, MIB / 2)).into()]);
     assert_eq!(c.answers(ONE), 1);
-    // The slice has a mebibyte left.
+    // The slice has half a mebibyte left.
     c.put(ONE, 10, "large", vec![Op::Read(Extent::new(MIB, 4 * MIB)).into()]);
     assert_eq!(c.answers(ONE), 2);
     assert_eq!(answer(&mut c.s, ONE, 10).1.len() as u64, 4 * MIB);
