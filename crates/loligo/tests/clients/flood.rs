@@ -32,7 +32,7 @@ const ROUNDS: usize = 8;
 /// That is held against an optimised build on a machine of its own, in the soak: with other work there,
 /// daemons that have much to do get no processor, and idle ones do.
 const TIMES_SLOWER: u32 = 10;
-const QUICK: Duration = Duration::from_millis(200);
+const QUICK: Duration = Duration::from_millis(100);
 
 /// No write takes so long, however busy the machine is.
 const SLOWEST: Duration = Duration::from_secs(30);
