@@ -50,7 +50,7 @@ struct Inner {
     downed: tokio::sync::Notify,
     /// The nonce in the address of a process that does not listen; see `client_addrs`.
     nonce: u32,
-    /// What `client_addrs` gave last.
+    /// What `client_addrs` gives since it was learned; empty before.
     stated: Mutex<AddrVec>,
     gate: Gate,
     /// Memory for clients' large frames that are not whole yet.
@@ -305,19 +305,25 @@ impl Messenger {
         }
     }
 
-    /// The address that a process which does not listen states: its own as the peer sees it, without a port,
-    /// and a number that tells it from others on the host. `None` for one that listens.
+    /// The address that a process which does not listen states: its own as the first peer saw it, without a
+    /// port, and a number that tells it from others on the host. Every peer gets the same one, also where the
+    /// route to it begins elsewhere: a blocklist shuts the process out of all of them by this address. `None`
+    /// for one that listens.
+    ///
+    /// Source: AsyncMessenger::learned_addr.
     pub(super) fn client_addrs(&self, seen: EntityAddr) -> Option<AddrVec> {
         if !lock(&self.0.local).addrs.is_empty() {
             return None;
         }
         let socket = SocketAddr::new(seen.socket?.ip(), 0);
-        let addrs = AddrVec::single(EntityAddr::v2(socket, self.0.nonce));
-        lock(&self.0.stated).clone_from(&addrs);
-        Some(addrs)
+        let mut stated = lock(&self.0.stated);
+        if stated.is_empty() {
+            *stated = AddrVec::single(EntityAddr::v2(socket, self.0.nonce));
+        }
+        Some(stated.clone())
     }
 
-    /// What a process that does not listen has stated last as its address; empty before a peer was reached.
+    /// What a process that does not listen states as its address; empty before a peer was reached.
     pub fn stated(&self) -> AddrVec {
         lock(&self.0.stated).clone()
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use msgr::{Policy, Session};
+use msgr::{Limits, Local, Policy, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use types::{AddrVec, AuthName, EntityName, EntityType, GlobalId};
+use types::{AddrVec, AuthName, EntityAddr, EntityName, EntityType, GlobalId};
 
 use super::testing::{As, Named, Raw, Server, Told, message, server_of, silent};
-use super::{Bounds, CapsInfo, ConnectTo, Identity};
+use super::{Bounds, CapsInfo, ConnectTo, Identity, Messenger};
+use crate::Clock;
 
 const OSD_AT: &str = "v2:127.0.0.1:6801/77";
 
@@ -50,6 +51,19 @@ fn a_library_with_a_managers_key_is_a_client() {
     ] {
         assert_eq!(called(kind, id, said), want, "{kind:?} {id} as {said:?}");
     }
+}
+
+/// The networks of its routes to monitors and OSDs may be two.
+#[tokio::test]
+async fn a_client_states_one_address_to_all_peers() {
+    let local = Local { name: EntityName::client(7), addrs: AddrVec::default() };
+    let client = Messenger::new(local, Limits::default(), Clock::start());
+    let seen = |text| EntityAddr::parse(text, types::AddrKind::Msgr2).expect("an address");
+    assert_eq!(client.stated(), AddrVec::default());
+    let first = client.client_addrs(seen("v2:10.0.0.1:40000/0")).expect("it does not listen");
+    assert_eq!(first.0.first().and_then(|a| a.socket), "10.0.0.1:0".parse().ok());
+    assert_eq!(client.client_addrs(seen("v2:10.9.0.1:40001/0")), Some(first.clone()));
+    assert_eq!(client.stated(), first);
 }
 
 #[tokio::test]
