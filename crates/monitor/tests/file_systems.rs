@@ -609,6 +609,10 @@ fn snapshots_of_a_file_system_are_queued_and_answered() {
         "the pool is gone, and they with it"
     );
     assert_eq!((w.mon.state().osds.newest(), queue(&w, pools[1])), (epoch, None));
+    // A number that leaves the pool none.
+    let far = 7 + (1 << 32);
+    assert_eq!(remove(&mut w, &[(pools[0], vec![SnapId::MAX.0 - 1, far])]), [(pools[0], 0)]);
+    assert_eq!(w.mon.state().osdmap().pool(pools[0]).expect("is there").snap_seq, 7);
     let many = (0..50_000).map(|n| 10 + 2 * n).collect();
     let taken = remove(&mut w, &[(pools[0], many)])[0].1;
     assert!((1..20_000).contains(&taken), "{taken} runs");

@@ -3,6 +3,7 @@
 use crate::common;
 
 use common::{FSID, World};
+use messages::Message;
 use messages::mgr::MPgDigest;
 use messages::mon::{MPoolOp, pool_op};
 use monitor::state::PgDigest;
@@ -214,4 +215,28 @@ fn removed_snapshots_are_queued_until_every_pg_has_purged_them() {
     w.tick(7);
     assert_eq!(queued(&w, id), "");
     assert!(!w.mon.state().osdmap().new_purged_snaps.is_empty());
+}
+
+#[test]
+fn a_pool_gives_out_no_id_that_stands_for_the_head() {
+    let mut w = World::new();
+    let c = w.admin();
+    check(&mut w, c, r#"{"prefix":"osd pool create","pool":"p"}"#, 0, "pool 'p' created");
+    let (id, _) = pool(&w, "p");
+    w.begin_with(|map| {
+        let p = map.pools.get_mut(&id).expect("the pool");
+        p.add_unmanaged_snap();
+        p.snap_seq = SnapId::MAX.0 - (1 << 32) - 1;
+    });
+    let c = w.admin();
+    let op =
+        MPoolOp { fsid: FSID, pool: id.0 as u32, op: pool_op::CREATE_UNMANAGED_SNAP, ..MPoolOp::default() };
+    let results = [0; 2].map(|_| {
+        w.send(c, op.clone());
+        match w.sent(c).pop() {
+            Some(Message::PoolOpReply(reply)) => reply.result,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(results, [0, -75]);
 }

@@ -329,6 +329,12 @@ pub(crate) fn queue_removed_snap(batch: &mut Batch, id: PoolId, snap: types::Sna
 /// metadata servers.
 const QUEUED_RUNS_LIMIT: usize = 16_384;
 
+/// How far ahead of the ids that a pool has counted a metadata server's may be. They count all file systems'
+/// together: a pool that was added late is behind.
+const NUMBERED_AHEAD: u64 = 1 << 32;
+/// From here on a pool gives out no ids: the last numbers stand for the head and the like.
+const SNAPS_END: u64 = SnapId::MAX.0 - NUMBERED_AHEAD;
+
 /// Whether a pool is, or was, of a file system: in others metadata servers have no snapshots.
 pub(crate) fn is_of_file_system(map: &FsMap, id: PoolId, pool: &Pool) -> bool {
     map.uses_pool(id.0) || pool.application_metadata.contains_key("cephfs")
@@ -338,7 +344,9 @@ pub(crate) fn is_of_file_system(map: &FsMap, id: PoolId, pool: &Pool) -> bool {
 pub(crate) fn queue_numbered_snaps(batch: &mut Batch, id: PoolId, snaps: &[SnapId]) -> Vec<SnapId> {
     let known = batch.osdmap().removed_snaps_queue.get(&id).cloned().unwrap_or_default();
     let room = QUEUED_RUNS_LIMIT.saturating_sub(known.iter().count());
-    let valid = |snap: &&SnapId| (1..SnapId::MAX.0).contains(&snap.0) && !known.contains(**snap);
+    let counted = batch.osdmap().pool(id).map_or(0, |pool| pool.snap_seq);
+    let end = counted.saturating_add(NUMBERED_AHEAD).min(SNAPS_END);
+    let valid = |snap: &&SnapId| (1..end).contains(&snap.0) && !known.contains(**snap);
     let fresh: BTreeSet<SnapId> = snaps.iter().filter(valid).take(room).copied().collect();
     if let Some(last) = fresh.last() {
         let epoch = batch.next_osdmap_epoch();
@@ -449,6 +457,9 @@ fn snapshot_op(now: Now, batch: &mut Batch, id: PoolId, m: &MPoolOp) -> Result<O
         pool_op::CREATE_UNMANAGED_SNAP => {
             if pool.is_pool_snaps_mode() {
                 return Err(Errno::EINVAL);
+            }
+            if pool.snap_seq >= SNAPS_END {
+                return Err(Errno::EOVERFLOW);
             }
             let mut made = 0;
             edit_pool(batch, id, |p| {
