@@ -69,11 +69,11 @@ pub(crate) struct Images {
 
 #[derive(Default)]
 struct State {
-    /// With the addresses that it has told.
-    client: Option<(AddrVec, Arc<dyn Client>)>,
+    client: Option<Arc<dyn Client>>,
     starts: Option<AbortHandle>,
-    /// Grows with each start and each end: a start that was aborted too late to be stopped has another one.
-    generation: u64,
+    /// The number of the last start, unless it was ended: one that was aborted too late to be stopped has
+    /// another one.
+    start: Option<u64>,
     jobs: BTreeMap<u64, (AbortHandle, watch::Sender<bool>)>,
 }
 
@@ -88,51 +88,42 @@ impl Images {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn start(self: &Arc<Self>) {
+    /// A start that is ended, or followed by another one, may tell something all the same: the core knows it by
+    /// its number.
+    pub fn start(self: &Arc<Self>, start: u64) {
         let images = Arc::clone(self);
-        let start = self.clients.start();
+        let soon = self.clients.start();
         let mut state = self.state();
-        state.generation += 1;
-        let generation = state.generation;
+        state.start = Some(start);
         let starts = self.runtime.spawn(async move {
-            let started = start.await.map(|client| (client.addrs(), client));
+            let started = soon.await.map(|client| (client.addrs(), client));
             let started = {
                 let mut state = images.state();
-                if state.generation != generation {
+                if state.start != Some(start) {
                     return;
                 }
                 started.map(|(addrs, client)| {
-                    state.client = Some((addrs.clone(), client));
+                    state.client = Some(client);
                     addrs
                 })
             };
-            (images.submit)(Input::Client { started });
+            (images.submit)(Input::Client { start, started });
         });
         if let Some(before) = state.starts.replace(starts.abort_handle()) {
             before.abort();
         }
     }
 
-    /// Whether the client has these addresses: it may have been ended when it had told them, and before they
-    /// were heard.
-    pub fn is_at(&self, addrs: &AddrVec) -> bool {
-        self.state().client.as_ref().is_some_and(|(told, _)| told == addrs)
-    }
-
     /// Ends the client and all that it does.
     pub fn end(&self) {
-        let before = {
-            let mut state = self.state();
-            let after = State { generation: state.generation + 1, ..State::default() };
-            std::mem::replace(&mut *state, after)
-        };
+        let before = std::mem::take(&mut *self.state());
         let jobs = before.jobs.into_values().map(|(job, _)| job);
         jobs.chain(before.starts).for_each(|task| task.abort());
     }
 
     pub fn perform(self: &Arc<Self>, id: u64, job: Job) {
         let mut state = self.state();
-        let Some((_, client)) = state.client.clone() else { return };
+        let Some(client) = state.client.clone() else { return };
         let (stop, stopped) = watch::channel(false);
         let submit = Arc::clone(&self.submit);
         let tell = Box::new(move |done, of| submit(Input::ImageProgress { id, done, of }));
@@ -195,7 +186,7 @@ mod tests {
             // Of the first one the end comes when its start cannot be stopped any more.
             if self.0 == 0 {
                 images.end();
-                images.start();
+                images.start(2);
             }
             at(self.0)
         }
@@ -211,11 +202,8 @@ mod tests {
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let images = Images::new(Arc::new(OfFakes(Arc::clone(&fakes))), move |input| drop(tell.send(input)));
         assert!(fakes.images.set(Arc::clone(&images)).is_ok());
-        images.start();
+        images.start(1);
         let first = told.recv().await.expect("a client");
-        assert_eq!(first, Input::Client { started: Ok(at(1)) });
-        assert!(images.is_at(&at(1)) && !images.is_at(&at(0)));
-        images.end();
-        assert!(!images.is_at(&at(1)), "what was told before is not heard");
+        assert_eq!(first, Input::Client { start: 2, started: Ok(at(1)) });
     }
 }

@@ -379,7 +379,6 @@ impl MgrMachine {
         match &input {
             Input::Connected { conn, peer } => drop(self.names.insert(*conn, peer.auth_name.clone())),
             Input::Disconnected { conn } => self.forget(*conn),
-            Input::Client { started: Ok(addrs) } if !self.images.is_at(addrs) => return,
             _ => {}
         }
         self.core.handle(self.clock.now(), input, &mut self.out);
@@ -420,7 +419,7 @@ impl MgrMachine {
                 self.forget(conn);
                 self.messenger.close(conn);
             }
-            Output::StartClient => self.images.start(),
+            Output::StartClient { start } => self.images.start(start),
             Output::EndClient => self.images.end(),
             Output::Image { id, job } => self.images.perform(id, job),
             Output::CancelImage { id } => self.images.cancel(id),

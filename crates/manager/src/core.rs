@@ -223,7 +223,7 @@ impl Manager {
                     self.beacon(now, out);
                 }
             }
-            Input::Client { started } => self.rbd_client(now, started, out),
+            Input::Client { start, started } => self.rbd_client(now, start, started, out),
             Input::ImageProgress { id, done, of } => self.rbd_progress(now, id, done, of),
             Input::ImageDone { id, result } => self.rbd_done(now, id, result, out),
             Input::OldTickets { count } => self.daemons.tickets_refused += count,

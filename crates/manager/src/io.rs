@@ -65,6 +65,7 @@ pub enum Input {
     Serving(BTreeMap<String, String>),
     /// The client that was to be started works under these addresses, or why there is none.
     Client {
+        start: u64,
         started: Result<AddrVec, String>,
     },
     /// So much of a job is done, of so much.
@@ -127,8 +128,11 @@ pub enum Output {
     },
     /// Where the dashboard is to be served from now on, or not any more.
     Dashboard(Option<DashboardAt>),
-    /// A client of the cluster is needed for jobs; answered by `Input::Client`.
-    StartClient,
+    /// A client of the cluster is needed for jobs; answered by `Input::Client` with this number, each start by
+    /// another one.
+    StartClient {
+        start: u64,
+    },
     /// It is not needed any more: its jobs end where they are, and are not answered.
     EndClient,
     /// To be done by the client.

@@ -61,7 +61,7 @@ impl World {
                 o @ (manager::Output::Answer { .. } | manager::Output::Hash { .. }) => {
                     panic!("the manager answers what nobody asked: {o:?}")
                 }
-                manager::Output::StartClient
+                manager::Output::StartClient { .. }
                 | manager::Output::EndClient
                 | manager::Output::Image { .. }
                 | manager::Output::CancelImage { .. } => panic!("no pool here is for images"),

@@ -136,6 +136,8 @@ pub(crate) struct Rbd {
     /// Those of them that wait for the client.
     waiting: VecDeque<(u64, Job)>,
     last_job: u64,
+    /// The number of the last start of a client.
+    last_start: u64,
     /// Pools of which it is known what they keep.
     read: BTreeMap<PoolId, Kept>,
     /// Pools that are not for images, of which somebody wants something all the same.
@@ -164,12 +166,17 @@ impl Rbd {
             Client::Ready(_) => out.push(Output::Image { id, job }),
             Client::None => {
                 self.waiting.push_back((id, job));
-                self.client = Client::Starts;
-                out.push(Output::StartClient);
+                self.start(out);
             }
             _ => self.waiting.push_back((id, job)),
         }
         Some(id)
+    }
+
+    fn start(&mut self, out: &mut Vec<Output>) {
+        self.client = Client::Starts;
+        self.last_start += 1;
+        out.push(Output::StartClient { start: self.last_start });
     }
 
     /// The work on a pool's task is to end. What waits for the client is never handed to it: then it is over.
@@ -210,12 +217,12 @@ impl Rbd {
 
     /// Another manager is in charge: what is under way ends, and nothing is known any more.
     pub fn forget_all(&mut self, out: &mut Vec<Output>) {
-        let last_job = self.last_job;
+        let (last_job, last_start) = (self.last_job, self.last_start);
         if self.client != Client::None {
             out.push(Output::EndClient);
         }
         let schedules = self.schedules.of_all();
-        *self = Self { last_job, schedules, ..Self::default() };
+        *self = Self { last_job, last_start, schedules, ..Self::default() };
     }
 
     /// A client of this manager's left.
@@ -243,8 +250,7 @@ impl Manager {
     pub(crate) fn tick_rbd(&mut self, now: Now, out: &mut Vec<Output>) {
         if let Client::Failed(again) = self.rbd.client {
             if now.mono >= again {
-                self.rbd.client = Client::Starts;
-                out.push(Output::StartClient);
+                self.rbd.start(out);
             }
         }
         self.follow_pools(now);
@@ -294,9 +300,15 @@ impl Manager {
     }
 
     /// The client is there, or could not be started.
-    pub(crate) fn rbd_client(&mut self, now: Now, started: Result<AddrVec, String>, out: &mut Vec<Output>) {
-        if self.rbd.client != Client::Starts {
-            // Somebody else came into charge meanwhile.
+    pub(crate) fn rbd_client(
+        &mut self,
+        now: Now,
+        start: u64,
+        started: Result<AddrVec, String>,
+        out: &mut Vec<Output>,
+    ) {
+        if self.rbd.client != Client::Starts || start != self.rbd.last_start {
+            // Somebody else came into charge meanwhile, or the client was shut out before it was heard of.
             return;
         }
         match started {
@@ -340,8 +352,8 @@ impl Manager {
         if result.as_ref().is_err_and(|f| f.errno == Errno::ESHUTDOWN) && self.rbd.client_addrs().is_some() {
             // Somebody shut the client out. Under its address it can do nothing any more, whatever else it is
             // at.
-            self.rbd.client = Client::Starts;
-            out.extend([Output::EndClient, Output::StartClient]);
+            out.push(Output::EndClient);
+            self.rbd.start(out);
             lost.extend(std::mem::take(&mut self.rbd.jobs).into_values());
         }
         let again = result.clone();

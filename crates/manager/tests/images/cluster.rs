@@ -151,9 +151,9 @@ impl Cluster {
 
     pub fn take(&mut self, o: Output, answers: &mut Vec<Input>) {
         match o {
-            Output::StartClient => {
+            Output::StartClient { start } => {
                 self.clients += 1;
-                answers.push(Input::Client { started: Ok(addrs(self.clients)) });
+                answers.push(Input::Client { start, started: Ok(addrs(self.clients)) });
             }
             Output::SendMon { msg: Message::MgrBeacon(b), .. } if !b.client_addrs.is_empty() => {
                 let named = b.client_names.into_iter().zip(b.client_addrs);
@@ -272,6 +272,14 @@ impl Cluster {
     pub fn events(&mut self) -> Value {
         serde_json::from_str(&self.run(json!({ "prefix": "progress json" })).2).unwrap()
     }
+}
+
+/// The number of the start that is asked for.
+pub fn start_in(sent: &[Output]) -> Option<u64> {
+    sent.iter().find_map(|o| match o {
+        Output::StartClient { start } => Some(*start),
+        _ => None,
+    })
 }
 
 pub fn flatten(image: &str) -> Work {
