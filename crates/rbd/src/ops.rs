@@ -3,6 +3,7 @@
 //! Source: src/librbd/operation/{Resize,Trim,Flatten}Request.cc, src/librbd/image/{Clone,AttachChild,DetachChild}Request.cc.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use bytes::Bytes;
@@ -28,30 +29,37 @@ pub(crate) fn cancelled() -> Error {
     Error::refused(Errno::ECANCELED, "it was cancelled")
 }
 
-/// Removes what lies behind `size` bytes, or what it comes to before `stop` ends it. The lock is ours, and
-/// the gate is shut.
+/// Why a trim has ended early.
+pub(crate) struct Untrimmed {
+    pub error: Error,
+    /// Objects that are whole: the first ones. `None` where no object was touched.
+    pub left: Option<u64>,
+}
+
+impl From<Untrimmed> for Error {
+    fn from(Untrimmed { error, .. }: Untrimmed) -> Self {
+        error
+    }
+}
+
+/// Removes what lies behind `size` bytes, from the end on, or what it comes to before `stop` ends it. The
+/// lock is ours, and the gate is shut.
 pub(crate) async fn trim(
     image: &Image,
     size: u64,
     progress: &(dyn Fn(u64, u64) + Sync),
     stop: &(dyn Fn() -> bool + Sync),
-) -> Result<()> {
+) -> std::result::Result<(), Untrimmed> {
     let view = image.inner.view();
     let (from, to) = (view.layout.objects(size), view.layout.objects(view.size));
-    let mut at = from;
-    while at < to {
-        if stop() {
-            return Err(cancelled());
-        }
-        let end = (at + AT_ONCE as u64).min(to);
-        let gone = (at..end).map(|object| (object, ObjectChange::Drop)).collect();
-        image.inner.change_objects(&view, gone).await?;
-        at = end;
-        progress(at - from, to - from);
-    }
+    let drop_some = |objects: Range<u64>| {
+        let gone = objects.map(|object| (object, ObjectChange::Drop)).collect();
+        image.inner.change_objects(&view, gone)
+    };
+    trim_objects(from..to, drop_some, progress, stop).await?;
     // The last objects may hold bytes behind the new end.
     let tail = size..view.size.min(size.next_multiple_of(view.layout.object_size * view.layout.stripe_count));
-    let mut cuts: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+    let mut cuts: BTreeMap<u64, u64> = BTreeMap::new();
     for extent in view.layout.extents(tail.start, tail.end.saturating_sub(tail.start)) {
         if extent.object < from {
             let cut = cuts.entry(extent.object).or_insert(extent.offset);
@@ -59,7 +67,29 @@ pub(crate) async fn trim(
         }
     }
     let cuts = cuts.into_iter().map(|(object, offset)| (object, ObjectChange::Truncate { offset })).collect();
-    image.inner.change_objects(&view, cuts).await
+    let cut = image.inner.change_objects(&view, cuts).await;
+    cut.map_err(|error| Untrimmed { error, left: Some(from) })
+}
+
+/// Drops objects from the end on, some at once.
+async fn trim_objects<F: Future<Output = Result<()>>>(
+    objects: Range<u64>,
+    drop_some: impl Fn(Range<u64>) -> F,
+    progress: &(dyn Fn(u64, u64) + Sync),
+    stop: &(dyn Fn() -> bool + Sync),
+) -> std::result::Result<(), Untrimmed> {
+    let Range { start, end } = objects;
+    let mut left = end;
+    while left > start {
+        if stop() {
+            return Err(Untrimmed { error: cancelled(), left: Some(left).filter(|left| *left < end) });
+        }
+        let some = left.saturating_sub(AT_ONCE as u64).max(start)..left;
+        left = some.start;
+        drop_some(some).await.map_err(|error| Untrimmed { error, left: Some(left) })?;
+        progress(end - left, end - start);
+    }
+    Ok(())
 }
 
 pub(crate) async fn resize(image: &Image, size: u64, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
@@ -435,6 +465,26 @@ mod tests {
                 ..header::tests::header("rbd_data.12ab", None)
             };
             assert_eq!(needs(&header, &parent(4)), is_needed, "{named:?} {overlaps:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_trim_tells_what_it_has_left() {
+        for (stops_at, fails_at, want) in [
+            (100, None, Some(None)),
+            (40, None, Some(Some(84 - 48))),
+            (999, Some(3), Some(Some(84 - 64))),
+            (999, None, None),
+        ] {
+            let dropped = AtomicU64::new(0);
+            let drop_some = |some: Range<u64>| {
+                let before = dropped.fetch_add(some.end - some.start, Ordering::SeqCst);
+                let fails = fails_at.is_some_and(|at| before / AT_ONCE as u64 == at);
+                async move { if fails { Err(Error::refused(Errno::EIO, "")) } else { Ok(()) } }
+            };
+            let stop = || stops_at == 100 || dropped.load(Ordering::SeqCst) >= stops_at;
+            let ended = trim_objects(4..84, drop_some, &|_, _| {}, &stop).await;
+            assert_eq!(ended.err().map(|e| e.left), want, "{stops_at} {fails_at:?}");
         }
     }
 

@@ -23,6 +23,7 @@ use crate::error::{Context, Error, Result};
 use crate::header::feature;
 use crate::image::{self, Image, OpenOptions};
 use crate::notify::ClientId;
+use crate::ops::Untrimmed;
 use crate::trash::{self, Mark};
 use crate::{manage, ops};
 
@@ -189,11 +190,10 @@ async fn empty(
     if stop() {
         return Err(ops::cancelled().into());
     }
-    let emptied = async {
-        ops::trim(image, 0, progress, stop).await?;
-        ops::leave_parent(image).await
-    };
-    emptied.await.map_err(|error| Broken { error: unfinished(error), has_lost: true })
+    if let Err(Untrimmed { error, left }) = ops::trim(image, 0, progress, stop).await {
+        return Err(Broken { error: unfinished(error), has_lost: left.is_some() });
+    }
+    ops::leave_parent(image).await.map_err(|error| Broken { error: unfinished(error), has_lost: true })
 }
 
 /// What is missing when data is gone is no image: its removal is to go on.

@@ -260,6 +260,9 @@ async fn take(io: &IoCtx, name: &str, id: &str) -> Result<Option<Undo>> {
     let value = spec.to_bytes();
     let taken = match unname(io, name, id).await {
         Ok(()) => mark_entry(io, id, spec, value.clone()).await,
+        // It may have happened, or happen yet, when the name was given back: nothing would lead to the image
+        // then. The next removal that is tried goes on.
+        Err(e) if may_have_happened(&e) => return Err(e),
         Err(e) => Err(e),
     };
     // It is whole: the image is open, and nobody else removes it.
@@ -271,7 +274,19 @@ async fn take(io: &IoCtx, name: &str, id: &str) -> Result<Option<Undo>> {
     taken
 }
 
-async fn unname(io: &IoCtx, name: &str, id: &str) -> Result<()> {
+/// Whether a change that has failed so may have been made, or may be made yet.
+fn may_have_happened(error: &Error) -> bool {
+    use rados::Error::{BadReply, Os, ShutDown, Unreachable};
+    let Error::Cluster { cause, .. } = error else { return false };
+    match cause {
+        Os(errno) => [Errno::ETIMEDOUT, Errno::ESHUTDOWN].contains(errno),
+        Unreachable { .. } | BadReply(_) | ShutDown => true,
+        _ => false,
+    }
+}
+
+/// Takes the name off an image that has this id.
+pub(crate) async fn unname(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     manage::remove_id(io, name, id).await?;
     let entry = NameId { name: name.to_owned(), id: id.to_owned() };
     match class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await {
@@ -452,6 +467,23 @@ mod tests {
         // What is asked to stay longer does.
         let longer = TrashSpec { deferred_until: Utime::new(999_999, 0), ..left };
         assert_eq!(kept(longer, now).deferred_until, Utime::new(999_999, 0));
+    }
+
+    #[test]
+    fn a_name_that_may_be_gone_is_not_given_back() {
+        for (cause, want) in [
+            (rados::Error::from(Errno::ETIMEDOUT), true),
+            (rados::Error::from(Errno::ESHUTDOWN), true),
+            (rados::Error::Unreachable { seconds: 30 }, true),
+            (rados::Error::ShutDown, true),
+            (rados::Error::from(Errno::EPERM), false),
+            (rados::Error::from(Errno::EBUSY), false),
+            // Something was compared, and is another one.
+            (rados::Error::from(Errno::ECANCELED), false),
+        ] {
+            assert_eq!(may_have_happened(&Error::from(cause)), want);
+        }
+        assert!(!may_have_happened(&Error::refused(Errno::ETIMEDOUT, "nothing was sent")));
     }
 
     #[test]
