@@ -420,9 +420,9 @@ async fn remove_unused(io: &IoCtx, parent: &header::Parent) -> Result<()> {
     let parent_image = Image::open_by_id(io, &parent.image_id, OpenOptions::default()).await?;
     // Another client may keep the lock: then the snapshot stays.
     let inner = &parent_image.inner;
-    let removed = match inner.wait_unless(inner.ready(), &|| false).await.map(drop) {
-        Ok(()) => parent_image.remove_snap_by_id(parent.snap).await,
-        kept => kept,
+    let removed = match inner.wait_unless(inner.quiet(), &|| false).await {
+        Ok(_quiet) => parent_image.remove_snap_quiet(parent.snap).await,
+        Err(kept) => Err(kept),
     };
     let closed = parent_image.close().await;
     removed.and(closed)

@@ -103,6 +103,11 @@ impl Image {
 
     pub(crate) async fn remove_snap_by_id(&self, id: u64) -> Result<()> {
         let _quiet = self.inner.quiet().await?;
+        self.remove_snap_quiet(id).await
+    }
+
+    /// The same while the caller keeps the gate shut.
+    pub(crate) async fn remove_snap_quiet(&self, id: u64) -> Result<()> {
         self.inner.refresh().await?;
         let view = self.inner.view();
         let snapshot = view.header.snaps.iter().find(|s| s.id == id).cloned();
