@@ -94,7 +94,28 @@ pub(crate) struct Inner {
 
 pub(crate) struct Watching {
     pub watch: Arc<Watch>,
-    task: JoinHandle<()>,
+    answers: Answers,
+}
+
+/// The task that answers notifications. It ends with its image: it has the watch, which keeps the client.
+struct Answers(JoinHandle<()>);
+
+impl Answers {
+    fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+
+    /// Waits until it has let go of the watch.
+    async fn end(mut self) {
+        self.0.abort();
+        let _ = (&mut self.0).await;
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The header, and what follows from it for reading and writing.
@@ -274,9 +295,8 @@ impl Image {
     pub async fn close(&self) -> Result<()> {
         let released = self.inner.release().await;
         let watching = self.inner.watching.lock().await.take();
-        if let Some(Watching { watch, task }) = watching {
-            task.abort();
-            let _ = task.await;
+        if let Some(Watching { watch, answers }) = watching {
+            answers.end().await;
             if let Some(watch) = Arc::into_inner(watch) {
                 let _ = watch.unwatch().await;
             }
@@ -427,7 +447,7 @@ impl Inner {
             self.stale.store(true, Ordering::SeqCst);
         }
         let (weak, for_task) = (Arc::downgrade(self), Arc::clone(&watch));
-        let task = tokio::spawn(async move {
+        let answers = Answers::spawn(async move {
             loop {
                 let event = for_task.next().await;
                 let Some(inner) = weak.upgrade() else { return };
@@ -444,7 +464,7 @@ impl Inner {
                 }
             }
         });
-        *self.watching.lock().await = Some(Watching { watch, task });
+        *self.watching.lock().await = Some(Watching { watch, answers });
         Ok(cookie)
     }
 
@@ -473,5 +493,31 @@ impl Inner {
                 tokio::spawn(inner.refresh_changed());
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody drops an image that is open: where a job is ended with its client, nobody closes it.
+    #[tokio::test]
+    async fn what_answers_for_an_image_ends_with_it() {
+        let watch = Arc::new(());
+        let (weak, begun) = (Arc::downgrade(&watch), Arc::new(Notify::new()));
+        let tells = Arc::clone(&begun);
+        let answers = Answers::spawn(async move {
+            let _watch = watch;
+            tells.notify_one();
+            std::future::pending().await
+        });
+        begun.notified().await;
+        drop(answers);
+        let ended = async {
+            while weak.upgrade().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(10), ended).await.is_ok(), "it has the watch still");
     }
 }
