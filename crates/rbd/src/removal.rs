@@ -18,7 +18,7 @@ use messages::osd::WatchItem;
 use rados::IoCtx;
 use types::{EntityName, Errno};
 
-use crate::class::{self, NameId};
+use crate::class;
 use crate::error::{Context, Error, Result};
 use crate::header::feature;
 use crate::image::{self, Image, OpenOptions};
@@ -104,9 +104,7 @@ async fn named(io: &IoCtx, name: &str) -> Result<Option<String>> {
 async fn remove_left(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     // A header that is there by now is one that somebody has just made.
     remove_object(io, &class::object::map(id, None)).await?;
-    manage::remove_id(io, name, id).await?;
-    let entry = NameId { name: name.to_owned(), id: id.to_owned() };
-    class::change(io, class::object::DIRECTORY, "dir_remove_image", entry.to_bytes()).await
+    trash::unname(io, name, id).await
 }
 
 /// Marks an image as one that is being removed, and removes it.
