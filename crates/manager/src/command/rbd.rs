@@ -14,6 +14,34 @@ use crate::rbd::{Ask, MODULE};
 
 const OF: Module = Module(MODULE);
 
+/// The command that adds a task: its words, and the name of its argument.
+macro_rules! add {
+    ($what:literal, $spec:literal, $help:literal, $action:expr) => {
+        OF.command(
+            concat!("rbd task add ", $what, " name=", $spec, ",type=CephString"),
+            concat!($help, " asynchronously in the background"),
+            "w",
+            |ctx| add(ctx, $action, $spec),
+        )
+    };
+}
+
+macro_rules! perf {
+    ($what:literal, $how:expr) => {
+        OF.command(
+            concat!(
+                "rbd perf image ",
+                $what,
+                " name=pool_spec,type=CephString,req=false name=sort_by,type=CephChoices,\
+                 strings=write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency,req=false"
+            ),
+            concat!("Retrieve current RBD IO performance ", $what),
+            "r",
+            |ctx| perf(ctx, $how),
+        )
+    };
+}
+
 pub(super) const COMMANDS: &[Command] = &[
     OF.command(
         "rbd mirror snapshot schedule add name=level_spec,type=CephString name=interval,type=CephString \
@@ -41,58 +69,14 @@ pub(super) const COMMANDS: &[Command] = &[
         "r",
         no_mirrors,
     ),
-    OF.command(
-        "rbd perf image stats name=pool_spec,type=CephString,req=false \
-         name=sort_by,type=CephChoices,strings=write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency,\
-         req=false",
-        "Retrieve current RBD IO performance stats",
-        "r",
-        |ctx| perf(ctx, Shown::Stats),
-    ),
-    OF.command(
-        "rbd perf image counters name=pool_spec,type=CephString,req=false \
-         name=sort_by,type=CephChoices,strings=write_ops|write_bytes|write_latency|read_ops|read_bytes|read_latency,\
-         req=false",
-        "Retrieve current RBD IO performance counters",
-        "r",
-        |ctx| perf(ctx, Shown::Counters),
-    ),
-    OF.command(
-        "rbd task add flatten name=image_spec,type=CephString",
-        "Flatten a cloned image asynchronously in the background",
-        "w",
-        |ctx| add(ctx, Action::Flatten, "image_spec"),
-    ),
-    OF.command(
-        "rbd task add remove name=image_spec,type=CephString",
-        "Remove an image asynchronously in the background",
-        "w",
-        |ctx| add(ctx, Action::Remove, "image_spec"),
-    ),
-    OF.command(
-        "rbd task add trash remove name=image_id_spec,type=CephString",
-        "Remove an image from the trash asynchronously in the background",
-        "w",
-        |ctx| add(ctx, Action::TrashRemove, "image_id_spec"),
-    ),
-    OF.command(
-        "rbd task add migration execute name=image_spec,type=CephString",
-        "Execute an image migration asynchronously in the background",
-        "w",
-        |ctx| add(ctx, Action::MigrationExecute, "image_spec"),
-    ),
-    OF.command(
-        "rbd task add migration commit name=image_spec,type=CephString",
-        "Commit an executed migration asynchronously in the background",
-        "w",
-        |ctx| add(ctx, Action::MigrationCommit, "image_spec"),
-    ),
-    OF.command(
-        "rbd task add migration abort name=image_spec,type=CephString",
-        "Abort a prepared migration asynchronously in the background",
-        "w",
-        |ctx| add(ctx, Action::MigrationAbort, "image_spec"),
-    ),
+    perf!("stats", Shown::Stats),
+    perf!("counters", Shown::Counters),
+    add!("flatten", "image_spec", "Flatten a cloned image", Action::Flatten),
+    add!("remove", "image_spec", "Remove an image", Action::Remove),
+    add!("trash remove", "image_id_spec", "Remove an image from the trash", Action::TrashRemove),
+    add!("migration execute", "image_spec", "Execute an image migration", Action::MigrationExecute),
+    add!("migration commit", "image_spec", "Commit an executed migration", Action::MigrationCommit),
+    add!("migration abort", "image_spec", "Abort a prepared migration", Action::MigrationAbort),
     OF.command(
         "rbd task cancel name=task_id,type=CephString",
         "Cancel a pending or running asynchronous task",
