@@ -8,6 +8,7 @@ use bytes::Bytes;
 use daemons::images::job::{Failed, Found, ImageFacts, Job, MAX_NAMESPACES, Space, Work, share};
 use daemons::images::{Client, Clients, Going, Soon};
 use rados::{Cluster, Config, IoCtx};
+use rbd::pool::Room;
 use rbd::{Image, OpenOptions, feature, pool, trash};
 use types::{AddrVec, AuthName, EntityAddr, Errno};
 
@@ -15,8 +16,9 @@ use crate::place::Place;
 
 /// How long a client tries to reach the cluster.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Images of a namespace that are looked at.
-const MAX_NAMES: usize = 65_536;
+/// Images of a namespace that are looked at, and namespaces of a pool.
+const NAMES: Room = Room { entries: 65_536, bytes: 8 << 20 };
+const NAMESPACES: Room = Room { entries: MAX_NAMESPACES, bytes: 1 << 20 };
 /// Bytes that are taken of what a pool keeps of one kind, of which its namespaces have shares as they have of
 /// its keys; and keys of one answer.
 const MAX_BYTES: usize = 2 << 20;
@@ -88,15 +90,17 @@ async fn perform(cluster: &Cluster, job: Job, going: &Going) -> rbd::Result<Foun
     match job {
         Job::Load { pool, object, most, with_namespaces } => {
             let io = cluster.pool_by_id(pool).await?;
-            let namespaces = match with_namespaces {
-                true => pool::namespaces_up_to(&io, MAX_NAMESPACES).await?,
-                false => Vec::new(),
+            let (namespaces, is_whole) = match with_namespaces {
+                true => pool::namespaces_up_to(&io, NAMESPACES).await?,
+                false => (Vec::new(), true),
             };
-            load(&io, namespaces, object, most).await
+            let (keys, cut) = load(&io, namespaces, object, most).await?;
+            Ok(Found::Keys { keys, cut, is_whole })
         }
         Job::Namespaces { pool } => {
-            let namespaces = pool::namespaces_up_to(&cluster.pool_by_id(pool).await?, MAX_NAMESPACES).await?;
-            Ok(Found::Namespaces(namespaces))
+            let io = cluster.pool_by_id(pool).await?;
+            let (names, is_whole) = pool::namespaces_up_to(&io, NAMESPACES).await?;
+            Ok(Found::Namespaces { names, is_whole })
         }
         Job::Keep { space, object, key, value } => {
             let io = inside(cluster, &space).await?;
@@ -126,7 +130,7 @@ async fn perform(cluster: &Cluster, job: Job, going: &Going) -> rbd::Result<Foun
             trash::get(&inside(cluster, &space).await?, &id).await.map(|_| Found::Nothing)
         }
         Job::Names { space } => {
-            let names = pool::list_up_to(&inside(cluster, &space).await?, MAX_NAMES).await?;
+            let (names, _) = pool::list_up_to(&inside(cluster, &space).await?, NAMES).await?;
             Ok(Found::Names(names.into_iter().map(|(name, id)| (id, name)).collect()))
         }
         Job::Work { space, work } => {
@@ -153,24 +157,6 @@ fn foreign(io: &IoCtx, image: &Image) -> Option<String> {
     (!is_own).then(|| "names data objects that are not its own".to_owned())
 }
 
-/// What is left of a bound.
-#[derive(Debug, Clone, Copy)]
-struct Room {
-    keys: usize,
-    bytes: usize,
-}
-
-impl Room {
-    /// Whether an entry found room, which it then has.
-    fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.keys > 0 && bytes <= self.bytes;
-        if fits {
-            (self.keys, self.bytes) = (self.keys - 1, self.bytes - bytes);
-        }
-        fits
-    }
-}
-
 /// What a pool's namespaces may take together, and each of them.
 struct Rooms {
     all: Room,
@@ -179,24 +165,31 @@ struct Rooms {
 
 impl Rooms {
     fn new(most: usize, namespaces: usize) -> Self {
-        let each = Room { keys: share(most, namespaces), bytes: share(MAX_BYTES, namespaces) };
-        Self { all: Room { keys: 4 * most, bytes: 4 * MAX_BYTES }, each }
+        let each = Room { entries: share(most, namespaces), bytes: share(MAX_BYTES, namespaces) };
+        Self { all: Room { entries: 4 * most, bytes: 4 * MAX_BYTES }, each }
     }
 
     /// What the next namespace may take, which is then given to it.
     fn next(&self) -> Room {
-        Room { keys: self.each.keys.min(self.all.keys), bytes: self.each.bytes.min(self.all.bytes) }
+        Room { entries: self.each.entries.min(self.all.entries), bytes: self.each.bytes.min(self.all.bytes) }
     }
 
     fn used(&mut self, before: Room, left: Room) {
-        self.all.keys -= before.keys - left.keys;
+        self.all.entries -= before.entries - left.entries;
         self.all.bytes -= before.bytes - left.bytes;
     }
 }
 
-/// Keys of an object, in the pool itself and in these namespaces.
-async fn load(io: &IoCtx, mut namespaces: Vec<String>, object: &str, most: usize) -> rbd::Result<Found> {
-    let is_whole = namespaces.len() < MAX_NAMESPACES;
+/// Keys and values of an object by namespace.
+type Keys = BTreeMap<String, BTreeMap<Bytes, Bytes>>;
+
+/// Keys of an object, in the pool itself and in these namespaces; and namespaces that have more.
+async fn load(
+    io: &IoCtx,
+    mut namespaces: Vec<String>,
+    object: &str,
+    most: usize,
+) -> rbd::Result<(Keys, BTreeSet<String>)> {
     namespaces.insert(0, String::new());
     let mut rooms = Rooms::new(most, namespaces.len());
     let (mut keys, mut cut) = (BTreeMap::new(), BTreeSet::new());
@@ -206,13 +199,13 @@ async fn load(io: &IoCtx, mut namespaces: Vec<String>, object: &str, most: usize
         match left {
             Some(left) => rooms.used(before, left),
             None => {
-                rooms.used(before, Room { keys: 0, bytes: 0 });
+                rooms.used(before, Room { entries: 0, bytes: 0 });
                 cut.insert(namespace.clone());
             }
         }
         keys.insert(namespace, here);
     }
-    Ok(Found::Keys { keys, cut, is_whole })
+    Ok((keys, cut))
 }
 
 /// Keys of an object, and the room that is left; `None` where there are more than it holds.
@@ -225,13 +218,14 @@ async fn load_inside(
     loop {
         let after = here.last_key_value().map(|(key, _)| key.clone()).unwrap_or_default();
         // One more than there is room for shows that there are more.
-        let page = match inside.omap_vals(object, after, Bytes::new(), PAGE.min(room.keys + 1) as u64).await {
-            // Pools with data of images alone may have no such objects at all.
-            Err(e) if e.errno() == Errno::ENOENT || e.errno() == Errno::EOPNOTSUPP => {
-                return Ok((here, Some(room)));
-            }
-            other => other?,
-        };
+        let page =
+            match inside.omap_vals(object, after, Bytes::new(), PAGE.min(room.entries + 1) as u64).await {
+                // Pools with data of images alone may have no such objects at all.
+                Err(e) if e.errno() == Errno::ENOENT || e.errno() == Errno::EOPNOTSUPP => {
+                    return Ok((here, Some(room)));
+                }
+                other => other?,
+            };
         let (count, more) = (page.entries.len(), page.more);
         for (key, value) in page.entries {
             if !room.take(key.len() + value.len()) {
@@ -279,19 +273,19 @@ mod tests {
             let before = rooms.next();
             let mut room = before;
             let taken = (0..2_000).filter(|_| room.take(100)).count();
-            assert_eq!((before.keys, taken), (64, 64));
+            assert_eq!((before.entries, taken), (64, 64));
             rooms.used(before, room);
         }
         let mut room = rooms.next();
         assert!((0..64).all(|_| room.take(2_000)) && !room.take(1));
-        assert!(!Room { keys: 5, bytes: 10 }.take(11));
+        assert!(!Room { entries: 5, bytes: 10 }.take(11));
         // Many together take no more than there is.
         let mut rooms = Rooms::new(1_024, 5_000);
         let sum: usize = (0..5_000)
             .map(|_| {
                 let before = rooms.next();
-                rooms.used(before, Room { keys: 0, bytes: 0 });
-                before.keys
+                rooms.used(before, Room { entries: 0, bytes: 0 });
+                before.entries
             })
             .sum();
         assert_eq!(sum, 4 * 1_024);

@@ -16,34 +16,56 @@ pub use crate::removal::{remove, remove_this};
 /// Entries of one page of the directory. Source: RBD_MAX_KEYS_READ.
 const PAGE: u64 = 64;
 
+/// What is left of a bound on what is read of a pool. Whoever may write there chooses how long names are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub entries: usize,
+    pub bytes: usize,
+}
+
+impl Room {
+    const ENDLESS: Self = Self { entries: usize::MAX, bytes: usize::MAX };
+
+    /// Whether an entry of so many bytes found room, which it then has.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.entries > 0 && bytes <= self.bytes;
+        if fits {
+            (self.entries, self.bytes) = (self.entries - 1, self.bytes - bytes);
+        }
+        fits
+    }
+}
+
 /// Names and ids of the images in the pool and namespace of `io`, by name.
 ///
 /// # Errors
 /// The directory cannot be read.
 pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>> {
-    list_up_to(io, usize::MAX).await
+    list_up_to(io, Room::ENDLESS).await.map(|(all, _)| all)
 }
 
-/// The same, but of no more than about `most` images.
+/// The same, but of no more images than there is room for; and whether these are all.
 ///
 /// # Errors
 /// As [`list`].
-pub async fn list_up_to(io: &IoCtx, most: usize) -> Result<BTreeMap<String, String>> {
+pub async fn list_up_to(io: &IoCtx, mut room: Room) -> Result<(BTreeMap<String, String>, bool)> {
     let mut all = BTreeMap::new();
     let mut start_after = String::new();
     loop {
         let input = ListArgs { start_after, max: PAGE }.to_bytes();
         let page: BTreeMap<String, String> =
             match class::call(io, class::object::DIRECTORY, "dir_list", input).await {
-                Err(e) if e.is_not_found() => return Ok(all),
+                Err(e) if e.is_not_found() => return Ok((all, true)),
                 other => other?,
             };
         let count = page.len() as u64;
-        let Some(last) = page.keys().next_back() else { return Ok(all) };
+        let Some(last) = page.keys().next_back() else { return Ok((all, true)) };
         start_after = last.clone();
-        all.extend(page);
-        if count < PAGE || all.len() >= most {
-            return Ok(all);
+        if !fill(&mut all, page, &mut room, |(name, id)| name.len() + id.len()) {
+            return Ok((all, false));
+        }
+        if count < PAGE {
+            return Ok((all, true));
         }
     }
 }
@@ -53,29 +75,46 @@ pub async fn list_up_to(io: &IoCtx, most: usize) -> Result<BTreeMap<String, Stri
 /// # Errors
 /// The list cannot be read.
 pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
-    namespaces_up_to(io, usize::MAX).await
+    namespaces_up_to(io, Room::ENDLESS).await.map(|(all, _)| all)
 }
 
-/// The same, but no more than about `most`.
+/// The same, but no more than there is room for; and whether these are all.
 ///
 /// # Errors
 /// As [`namespaces`].
-pub async fn namespaces_up_to(io: &IoCtx, most: usize) -> Result<Vec<String>> {
+pub async fn namespaces_up_to(io: &IoCtx, mut room: Room) -> Result<(Vec<String>, bool)> {
     let io = io.with_namespace("");
     let mut all: Vec<String> = Vec::new();
     loop {
         let input = ListArgs { start_after: all.last().cloned().unwrap_or_default(), max: PAGE }.to_bytes();
         let page: Vec<String> =
             match class::call(&io, class::object::NAMESPACES, "namespace_list", input).await {
-                Err(e) if e.is_not_found() => return Ok(all),
+                Err(e) if e.is_not_found() => return Ok((all, true)),
                 other => other?,
             };
         let count = page.len() as u64;
-        all.extend(page);
-        if count < PAGE || all.len() >= most {
-            return Ok(all);
+        if !fill(&mut all, page, &mut room, String::len) {
+            return Ok((all, false));
+        }
+        if count < PAGE {
+            return Ok((all, true));
         }
     }
+}
+
+/// Adds what there is room for, in its order: whether that is all.
+fn fill<T>(
+    all: &mut impl Extend<T>,
+    page: impl IntoIterator<Item = T>,
+    room: &mut Room,
+    bytes: impl Fn(&T) -> usize,
+) -> bool {
+    let mut is_all = true;
+    all.extend(page.into_iter().take_while(|entry| {
+        is_all = room.take(bytes(entry));
+        is_all
+    }));
+    is_all
 }
 
 /// # Errors
@@ -184,4 +223,25 @@ pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<()> {
     image.inner.tell_header_update().await;
     image.close().await?;
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_fill_a_bound_as_many_do() {
+        let room = Room { entries: 3, bytes: 10 };
+        for (page, want) in [
+            (vec!["a", "b", "c"], (3, true)),
+            (vec!["a", "b", "c", "d"], (3, false)),
+            (vec!["12345", "12345"], (2, true)),
+            (vec!["12345", "123456", "c"], (1, false)),
+            (vec!["12345678901"], (0, false)),
+        ] {
+            let (mut all, mut room) = (Vec::new(), room);
+            let is_all = fill(&mut all, page.clone(), &mut room, |name| name.len());
+            assert_eq!((all.len(), is_all), want, "{page:?}");
+        }
+    }
 }

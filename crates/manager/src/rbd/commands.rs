@@ -415,9 +415,9 @@ impl Manager {
         result: Result<Found, Failed>,
         out: &mut Vec<Output>,
     ) -> Result<Begun, Box<Reply>> {
-        let namespaces = match result {
-            Ok(Found::Namespaces(namespaces)) => namespaces,
-            Ok(_) => Vec::new(),
+        let (namespaces, is_whole) = match result {
+            Ok(Found::Namespaces { names, is_whole }) => (names, is_whole),
+            Ok(_) => (Vec::new(), true),
             Err(failed) => return Err(Box::new(refused(failed))),
         };
         if !self.rbd.schedules.is_read(pool) {
@@ -428,7 +428,11 @@ impl Manager {
             Some(namespace)
                 if !namespaces.contains(namespace) && !matches!(change, Change::Remove { .. }) =>
             {
-                Err(bad_level(&level.name, &format!("namespace {namespace} does not exist")))
+                let why = match is_whole {
+                    true => "does not exist",
+                    false => "is not among those of the pool that are looked at",
+                };
+                Err(bad_level(&level.name, &format!("namespace {namespace} {why}")))
             }
             _ => self.schedule_change(asker, level, &change, out),
         }

@@ -92,8 +92,11 @@ pub enum Found {
         /// Whether all namespaces were looked at.
         is_whole: bool,
     },
-    /// No more than about [`MAX_NAMESPACES`].
-    Namespaces(Vec<String>),
+    /// No more than [`MAX_NAMESPACES`], nor than a bound for the bytes of their names.
+    Namespaces {
+        names: Vec<String>,
+        is_whole: bool,
+    },
     Image(ImageFacts),
     Names(BTreeMap<String, String>),
 }

@@ -19,7 +19,7 @@ use maps::OsdMap;
 use serde_json::{Value, json};
 use types::{Errno, Now, PoolId, Utime};
 
-use super::job::{Failed, Found, Job, MAX_NAMESPACES, Space, Work};
+use super::job::{Failed, Found, Job, Space, Work};
 use super::text::python_sorted;
 use super::{Rbd, Why, pools};
 use crate::core::Manager;
@@ -428,16 +428,16 @@ impl Schedules {
     /// Takes a pool's namespaces. Source: Schedules.load_from_pool.
     pub fn spaces_known(&mut self, now: Now, pool: PoolId, result: Result<Found, Failed>) {
         let asked = self.asked.remove(&pool).unwrap_or_default();
-        let Ok(Found::Namespaces(namespaces)) = result else { return };
-        if namespaces.len() < MAX_NAMESPACES {
-            let known: BTreeSet<&str> = namespaces.iter().map(String::as_str).chain([""]).collect();
+        let Ok(Found::Namespaces { names, is_whole }) = result else { return };
+        if is_whole {
+            let known: BTreeSet<&str> = names.iter().map(String::as_str).chain([""]).collect();
             let is_gone = |id: &&String| id.split_once('/').is_some_and(|(_, n)| !known.contains(n));
             for id in asked.iter().filter(is_gone) {
                 self.levels.remove(id);
                 self.stale.insert(id.clone(), (pool, now.mono));
             }
         }
-        let mut known: BTreeSet<String> = namespaces.into_iter().take(MAX_SPACES_OF_POOL).collect();
+        let mut known: BTreeSet<String> = names.into_iter().take(MAX_SPACES_OF_POOL).collect();
         known.insert(String::new());
         self.next.retain(|space, _| space.pool != pool || known.contains(&space.namespace));
         for namespace in known {

@@ -135,6 +135,26 @@ fn a_schedule_ends_with_its_namespace() {
     assert_eq!((remove_schedule(&mut c, "ns/"), schedules(&c)), (0, 0));
 }
 
+/// The names of a pool's namespaces may be so long that not all are looked at.
+#[test]
+fn a_schedule_stays_while_not_all_namespaces_are_known() {
+    let mut c = Cluster::new();
+    add_schedule(&mut c, "ns/", "10m");
+    c.namespaces.insert(0, "long".to_owned());
+    c.most_namespaces = 1;
+    wait(&mut c, 130);
+    let kept = |c: &Cluster| c.kept.keys().any(|(_, object, _)| *object == "rbd_trash_purge_schedule");
+    assert!(kept(&c));
+    let level = format!("{}/ns/", c.name);
+    let add = json!({ "prefix": "rbd trash purge schedule add", "level_spec": level, "interval": "20m" });
+    let (code, words, _) = c.run(add);
+    assert!(code == -22 && words.contains("not among those"), "{words}");
+    c.most_namespaces = usize::MAX;
+    c.namespaces.retain(|n| n == "long");
+    wait(&mut c, 130);
+    assert!(!kept(&c), "it is not there");
+}
+
 #[test]
 fn what_a_task_removes_from_the_trash_is_not_purged_meanwhile() {
     let mut c = Cluster::new();

@@ -38,6 +38,8 @@ pub struct Cluster {
     /// Of this pool nothing is heard.
     pub silent: Option<PoolId>,
     pub unheard: usize,
+    /// Of a pool are told so many at most.
+    pub most_namespaces: usize,
 }
 
 pub fn addrs(nonce: u32) -> AddrVec {
@@ -89,6 +91,7 @@ impl Cluster {
             keeps: false,
             silent: None,
             unheard: 0,
+            most_namespaces: usize::MAX,
         }
     }
 
@@ -204,7 +207,12 @@ impl Cluster {
                 }
                 Ok(Found::Keys { keys: all, cut, is_whole: true })
             }
-            Job::Namespaces { .. } => Ok(Found::Namespaces(self.namespaces.clone())),
+            Job::Namespaces { .. } => {
+                let mut names = self.namespaces.clone();
+                names.truncate(self.most_namespaces);
+                let is_whole = names.len() == self.namespaces.len();
+                Ok(Found::Namespaces { names, is_whole })
+            }
             Job::Keep { space, object, key, value } => {
                 match value {
                     None if self.keeps => {
