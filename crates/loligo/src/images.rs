@@ -133,10 +133,7 @@ async fn perform(cluster: &Cluster, job: Job, going: &Going) -> rbd::Result<Foun
             let (names, _) = pool::list_up_to(&inside(cluster, &space).await?, NAMES).await?;
             Ok(Found::Names(names.into_iter().map(|(name, id)| (id, name)).collect()))
         }
-        Job::Work { space, work } => {
-            let io = inside(cluster, &space).await?;
-            work_on(&io, work, going).await.map(|()| Found::Nothing)
-        }
+        Job::Work { space, work } => work_on(&inside(cluster, &space).await?, work, going).await,
     }
 }
 
@@ -239,10 +236,10 @@ async fn load_inside(
     }
 }
 
-async fn work_on(io: &IoCtx, work: Work, going: &Going) -> rbd::Result<()> {
+async fn work_on(io: &IoCtx, work: Work, going: &Going) -> rbd::Result<Found> {
     let progress = |done: u64, of: u64| going.progress(done, of);
     let stop = || going.is_stopped();
-    match work {
+    let done = match work {
         Work::Flatten { image, id } => {
             let image = Image::open_this(io, &image, &id, OpenOptions::default()).await?;
             let header = image.header();
@@ -258,8 +255,12 @@ async fn work_on(io: &IoCtx, work: Work, going: &Going) -> rbd::Result<()> {
             let now = runtime::Clock::start().now().wall;
             trash::remove(io, &id, trash::Which::Due(now), &progress, &stop).await
         }
-        Work::TrashPurge { now, except } => trash::purge(io, now, &except).await,
-    }
+        Work::TrashPurge { now, behind, except } => {
+            let stopped = trash::purge(io, now, &except, &behind, &stop).await?;
+            return Ok(stopped.map_or(Found::Nothing, |at| Found::Stopped { at }));
+        }
+    };
+    done.map(|()| Found::Nothing)
 }
 
 #[cfg(test)]

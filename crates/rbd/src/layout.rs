@@ -98,6 +98,13 @@ impl Layout {
         };
         size.div_ceil(period) * self.stripe_count - absent
     }
+
+    /// Bytes of an image that has the first so many objects, and no other period of stripes.
+    #[must_use]
+    pub fn holding(&self, objects: u64) -> u64 {
+        let period = self.object_size.saturating_mul(self.stripe_count);
+        objects.div_ceil(self.stripe_count).saturating_mul(period)
+    }
 }
 
 #[cfg(test)]
@@ -130,6 +137,10 @@ mod tests {
                     assert!(any, "object {object} of {size} bytes in {layout:?} holds nothing");
                 }
                 assert_eq!(seen, size);
+                for left in 0..=layout.objects(size) {
+                    let held = layout.objects(layout.holding(left));
+                    assert!((left..left + layout.stripe_count).contains(&held), "{left} of {layout:?}");
+                }
             }
         }
     }

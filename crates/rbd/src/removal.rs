@@ -13,6 +13,8 @@
 //! Source: Image::remove in src/librbd/api/Image.cc, src/librbd/image/{PreRemove,Remove}Request.cc. Ceph
 //! makes an image restorable whose removal failed halfway.
 
+use std::sync::PoisonError;
+
 use codec::Encode;
 use messages::osd::WatchItem;
 use rados::IoCtx;
@@ -189,9 +191,26 @@ async fn empty(
         return Err(ops::cancelled().into());
     }
     if let Err(Untrimmed { error, left }) = ops::trim(image, 0, progress, stop).await {
+        let is_stopped = error.errno() == Errno::ECANCELED;
+        if let Some(left) = left.filter(|_| is_stopped) {
+            shrink(image, left).await;
+        }
         return Err(Broken { error: unfinished(error), has_lost: left.is_some() });
     }
     ops::leave_parent(image).await.map_err(|error| Broken { error: unfinished(error), has_lost: true })
+}
+
+/// Has the header say that the image has so many objects left, for whoever goes on with its removal. An
+/// object map says that already.
+async fn shrink(image: &Image, left: u64) {
+    let (inner, view) = (&image.inner, image.inner.view());
+    if inner.map.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        return;
+    }
+    let size = class::number(view.layout.holding(left).min(view.size));
+    if let Err(e) = class::change(&inner.meta, &inner.header_object(), "set_size", size).await {
+        tracing::debug!(image = image.id(), error = %e, "its removal begins anew when it goes on");
+    }
 }
 
 /// What is missing when data is gone is no image: its removal is to go on.

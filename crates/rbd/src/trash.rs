@@ -396,24 +396,76 @@ async fn settle(io: &IoCtx, op: WriteOp) -> Result<()> {
 
 /// Removes all that users have moved there and whose time has come at `now`, but not of the ids `except`;
 /// what cannot be removed stays, and the rest goes. Each is looked at again before it goes, for much may
-/// happen while those before it are removed.
+/// happen while those before it are removed. It begins behind the id `behind`, and goes round. When `stop`
+/// says so it ends early: behind the id that it gives then, a later one goes on.
 ///
 /// # Errors
-/// As [`remove`] for the first that stays; ESHUTDOWN and ETIMEDOUT end it.
-pub async fn purge(io: &IoCtx, now: Utime, except: &BTreeSet<String>) -> Result<()> {
-    let (mut first, mut start_after) = (Ok(()), String::new());
+/// As [`remove`] for the first that stays, unless it is stopped; ESHUTDOWN and ETIMEDOUT end it.
+pub async fn purge(
+    io: &IoCtx,
+    now: Utime,
+    except: &BTreeSet<String>,
+    behind: &str,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<String>> {
+    let mut round = Round::new(behind);
+    let mut first = Ok(None);
     loop {
-        let page = list(io, &start_after).await?;
-        let Some(last) = page.last() else { return first };
-        start_after = last.id.clone();
+        let page = list(io, &round.at).await?;
+        let Some(page) = round.next(page) else { return first };
         for entry in page.iter().filter(|e| may_be_purged(e, now, except)) {
-            match remove(io, &entry.id, Which::DueOfUsers(now), &|_, _| {}, &|| false).await {
+            let removed = remove(io, &entry.id, Which::DueOfUsers(now), &|_, _| {}, stop).await;
+            if stop() {
+                if let Err(e) = first {
+                    tracing::warn!(error = %e, "an image stays in the trash");
+                }
+                return Ok(Some(entry.id.clone()));
+            }
+            match removed {
+                Ok(()) => {}
                 // Somebody else was quicker, has restored it, or wants it kept for longer.
                 Err(e) if e.is_not_found() => {}
                 Err(e) if e.errno() == Errno::ESHUTDOWN || e.errno() == Errno::ETIMEDOUT => return Err(e),
-                other => first = first.and(other),
+                Err(e) => first = first.and(Err(e)),
             }
         }
+        if stop() {
+            return Ok(Some(round.at));
+        }
+    }
+}
+
+/// Once through the trash, from the image behind one to that one.
+struct Round<'a> {
+    /// Behind this id the next page begins.
+    at: String,
+    /// Here it ends, once it has been at the trash's end.
+    until: Option<&'a str>,
+    /// Where it began, until then.
+    from: Option<&'a str>,
+}
+
+impl<'a> Round<'a> {
+    fn new(behind: &'a str) -> Self {
+        Self { at: behind.to_owned(), until: None, from: Some(behind).filter(|id| !id.is_empty()) }
+    }
+
+    /// What of the page behind `at` belongs to it; `None` when it is over.
+    fn next(&mut self, mut page: Vec<Entry>) -> Option<Vec<Entry>> {
+        if let Some(last) = page.last() {
+            self.at.clone_from(&last.id);
+        } else {
+            self.until = Some(self.from.take()?);
+            self.at.clear();
+            return Some(page);
+        }
+        if let Some(until) = self.until {
+            page.retain(|entry| entry.id.as_str() <= until);
+            if page.is_empty() {
+                return None;
+            }
+        }
+        Some(page)
     }
 }
 
@@ -497,6 +549,24 @@ mod tests {
             let second = marked(&first, at(now));
             assert_eq!(TrashSpec { deleted: first.deleted, ..second.clone() }, first);
             assert_ne!(second.to_bytes(), first.to_bytes(), "{now}");
+        }
+    }
+
+    #[test]
+    fn a_purge_begins_behind_the_image_at_which_the_last_one_was_stopped() {
+        let entry = |id: &str| Entry::new(id.to_owned(), TrashSpec::default());
+        for (behind, want) in [("", "abcde"), ("b", "cdeab"), ("e", "abcde"), ("bb", "cdeab"), ("x", "abcde")]
+        {
+            let (mut round, mut seen) = (Round::new(behind), String::new());
+            // Two on each page.
+            while let Some(page) = {
+                let all = ["a", "b", "c", "d", "e"].into_iter().filter(|id| *id > round.at.as_str());
+                let page = all.take(2).map(entry).collect();
+                round.next(page)
+            } {
+                seen.extend(page.into_iter().map(|entry| entry.id));
+            }
+            assert_eq!(seen, want, "behind {behind:?}");
         }
     }
 

@@ -73,9 +73,11 @@ pub enum Work {
     TrashRemove {
         id: String,
     },
-    /// Of all images that may go by now, but not of these ids, which others are at.
+    /// Of all images that may go by now, but not of these ids, which others are at. It begins behind this id,
+    /// and ends with it. When it is cancelled it has `Found::Stopped`.
     TrashPurge {
         now: Utime,
+        behind: String,
         except: BTreeSet<String>,
     },
 }
@@ -99,6 +101,10 @@ pub enum Found {
     },
     Image(ImageFacts),
     Names(BTreeMap<String, String>),
+    /// The trash has more that may go, behind the image of this id first.
+    Stopped {
+        at: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -9,6 +9,8 @@
 //! 2. Where the nearest schedule cannot be known, for it is not read, nothing is emptied.
 //! 3. A namespace's schedule ends with the namespace, as soon as that is noticed: it is none of a later
 //!    namespace of that name, even while its key cannot be removed.
+//! 4. A purge is stopped when it has had its [`TURN`], and goes on when those have had theirs that were due
+//!    before: no image is so large that others' trash waits for it.
 //!
 //! Source: src/pybind/mgr/rbd_support/schedule.py, trash_purge_schedule.py (16.2).
 
@@ -42,6 +44,10 @@ const MAX_SPACES: usize = 16_384;
 const MAX_SPACES_OF_POOL: usize = 1_024;
 /// Trash that is emptied at once, of one pool only one.
 const MAX_PURGES: usize = 8;
+/// How long a purge goes on before others are next.
+const TURN: Duration = Duration::from_secs(600);
+/// Bytes of an image's id that is kept to go on behind it; with a longer one a purge begins anew.
+const MAX_ID: usize = 64;
 /// Bytes of a level's schedule as it is kept.
 const MAX_BYTES: usize = 16_384;
 
@@ -243,6 +249,10 @@ pub(crate) struct Schedules {
     read: BTreeMap<PoolId, bool>,
     /// Where trash is emptied, and when next, in seconds since 1970.
     next: BTreeMap<Space, Option<u64>>,
+    /// Behind which image a purge goes on that was stopped.
+    behind: BTreeMap<Space, String>,
+    /// The job of each purge that is under way, and when its turn is over.
+    turns: BTreeMap<Space, (u64, Duration)>,
     look_at: Duration,
 }
 
@@ -340,6 +350,7 @@ impl Schedules {
         }
         let of_gone = |id: &String| is_gone.iter().any(|p| id.split('/').next() == Some(&p.0.to_string()));
         self.next.retain(|space, _| is_there(space.pool));
+        self.behind.retain(|space, _| is_there(space.pool));
         self.read.retain(|pool, _| is_there(*pool));
         self.asked.retain(|pool, _| is_there(*pool));
         self.stale.retain(|_, (pool, _)| is_there(*pool));
@@ -439,7 +450,9 @@ impl Schedules {
         }
         let mut known: BTreeSet<String> = names.into_iter().take(MAX_SPACES_OF_POOL).collect();
         known.insert(String::new());
-        self.next.retain(|space, _| space.pool != pool || known.contains(&space.namespace));
+        let is_known = |space: &Space| space.pool != pool || known.contains(&space.namespace);
+        self.next.retain(|space, _| is_known(space));
+        self.behind.retain(|space, _| is_known(space));
         for namespace in known {
             let space = Space { pool, namespace };
             let is_known = self.next.contains_key(&space);
@@ -465,9 +478,19 @@ impl Schedules {
         }
     }
 
-    /// What is due is done; a line for the log where that failed.
+    /// What is due is done, or was stopped and is due at once, after all that was due before; a line for the
+    /// log where it failed.
     pub fn purged(&mut self, now: Now, space: Space, result: &Result<Found, Failed>) -> Option<String> {
-        let at = self.find(&space).and_then(|s| s.next(now.wall.sec.into()));
+        let now_s = u64::from(now.wall.sec);
+        let mut at = self.find(&space).and_then(|s| s.next(now_s));
+        self.turns.remove(&space);
+        self.behind.remove(&space);
+        if let Ok(Found::Stopped { at: id }) = result {
+            at = at.map(|_| now_s);
+            if self.next.contains_key(&space) && id.len() <= MAX_ID {
+                self.behind.insert(space.clone(), id.clone());
+            }
+        }
         let failed = result.as_ref().err().map(|failed| {
             let place = types::printable(&space.namespace).into_owned();
             format!("the trash of pool {} (namespace '{place}') stays: {}", space.pool, failed.why)
@@ -478,6 +501,17 @@ impl Schedules {
 }
 
 impl Rbd {
+    /// Stops purges that have had their turns. The turn of one that waits for the client has not begun.
+    fn stop_purges(&mut self, now: Now, out: &mut Vec<Output>) {
+        for (id, over) in self.schedules.turns.values_mut() {
+            let waits = self.waiting.iter().any(|(waiting, _)| waiting == id);
+            if waits || now.mono >= *over {
+                *over = now.mono + TURN;
+                out.extend((!waits).then_some(Output::CancelImage { id: *id }));
+            }
+        }
+    }
+
     /// Removes schedules of namespaces that are not there, while no command changes any.
     fn remove_stale(&mut self, now: Now, out: &mut Vec<Output>) {
         for (pool, id) in self.schedules.to_remove(now) {
@@ -506,6 +540,7 @@ impl Manager {
         let there: BTreeSet<PoolId> = pools(map).collect();
         rbd.schedules.keep_pools(|pool| there.contains(&pool));
         rbd.remove_stale(now, out);
+        rbd.stop_purges(now, out);
         if rbd.schedules.levels.is_empty() {
             return;
         }
@@ -540,8 +575,12 @@ impl Manager {
         let is_scheduled = |space: &Space| rbd.schedules.find(space).is_some_and(|s| !s.is_empty());
         let Some(first) = due.iter().position(|(_, space)| is_scheduled(space)) else { return };
         let (_, space) = due.swap_remove(first);
-        let work = Work::TrashPurge { now: now.wall, except: rbd.tasks.in_trash(&space) };
-        rbd.submit(Job::Work { space: space.clone(), work }, Why::Purge(space), out);
+        let behind = rbd.schedules.behind.get(&space).cloned().unwrap_or_default();
+        let work = Work::TrashPurge { now: now.wall, behind, except: rbd.tasks.in_trash(&space) };
+        if let Some(id) = rbd.submit(Job::Work { space: space.clone(), work }, Why::Purge(space.clone()), out)
+        {
+            rbd.schedules.turns.insert(space, (id, now.mono + TURN));
+        }
     }
 }
 

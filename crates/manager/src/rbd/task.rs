@@ -41,9 +41,9 @@ const MAX_ID: usize = 64;
 const MAX_SEQUENCE: u64 = 1 << 62;
 /// Others go on without regard to tasks that have higher ones.
 const SHARED_SEQUENCE: u64 = 1 << 53;
-/// Tasks are done one after the other, but those of other pools go on beside one that tells nothing for so
-/// long; so many at most.
-const STALLED: Duration = Duration::from_secs(60);
+/// Tasks are done one after the other, but those of other pools go on beside one that was begun so long ago,
+/// however far it has come; so many at most.
+const TURN: Duration = Duration::from_secs(60);
 const MAX_RUNNING: usize = 16;
 /// Keys whose removal failed are removed again after this, and later each time.
 const FORGET_AGAIN: Duration = Duration::from_secs(5);
@@ -361,8 +361,7 @@ struct Forget {
 #[derive(Debug, Clone, PartialEq)]
 struct Running {
     key: Key,
-    /// When it began, or told of its progress last.
-    heard: Duration,
+    began: Duration,
 }
 
 /// The queue.
@@ -550,8 +549,8 @@ impl Tasks {
     /// The next one that is due is under way from now on; none that removes something from a trash that is
     /// `purged`.
     pub fn begin(&mut self, now: Now, purged: &BTreeSet<Space>) -> Option<&Task> {
-        let is_stalled = |r: &Running| now.mono >= r.heard + STALLED;
-        if self.running.len() >= MAX_RUNNING || !self.running.values().all(is_stalled) {
+        let had_turn = |r: &Running| now.mono >= r.began + TURN;
+        if self.running.len() >= MAX_RUNNING || !self.running.values().all(had_turn) {
             return None;
         }
         let running = &self.running;
@@ -561,14 +560,13 @@ impl Tasks {
         let (key, task) = self.queue.iter_mut().find(|(_, t)| is_next(t))?;
         task.in_progress = true;
         task.progress = 0.0;
-        self.running.insert(task.space.pool, Running { key: key.clone(), heard: now.mono });
+        self.running.insert(task.space.pool, Running { key: key.clone(), began: now.mono });
         Some(task)
     }
 
     /// How far a pool's has come; what its event is to be told, once a second.
     pub fn progress(&mut self, now: Now, pool: PoolId, done: f64) -> Option<News> {
-        let running = self.running.get_mut(&pool)?;
-        running.heard = now.mono;
+        let running = self.running.get(&pool)?;
         let task = self.queue.get_mut(&running.key)?;
         task.progress = done.clamp(0.0, 1.0);
         let is_soon = |(_, at): (f64, Duration)| now.mono < at + Duration::from_secs(1);

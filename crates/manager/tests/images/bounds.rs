@@ -93,6 +93,42 @@ fn trash_that_is_due_stays_when_its_schedule_is_removed() {
     assert!(purged(&c).is_empty());
 }
 
+/// An image of 2^62 bytes that has no object map goes in years.
+#[test]
+fn a_purge_that_does_not_end_is_stopped_and_goes_on_after_the_others() {
+    let mut c = Cluster::new();
+    add_schedule(&mut c, "", "100m");
+    let next = |c: &mut Cluster| {
+        while c.works.is_empty() {
+            wait(c, 5);
+        }
+    };
+    next(&mut c);
+    let behind = |c: &Cluster| match c.works.values().next() {
+        Some((space, Work::TrashPurge { behind, .. })) => Some((space.namespace.clone(), behind.clone())),
+        _ => None,
+    };
+    let of = |namespace: &str, behind: &str| Some((namespace.to_owned(), behind.to_owned()));
+    assert_eq!(behind(&c), of("", ""));
+    wait(&mut c, 580);
+    assert!(c.cancelled.is_empty());
+    wait(&mut c, 20);
+    assert_eq!(c.cancelled.iter().collect::<Vec<_>>(), c.works.keys().collect::<Vec<_>>());
+    c.over(Ok(Found::Stopped { at: "7".to_owned() }));
+    assert_eq!(behind(&c), of("ns", ""), "it was due before");
+    c.over(Ok(Found::Nothing));
+    assert_eq!(behind(&c), of("", "7"), "not behind the image that is too large");
+    c.over(Ok(Found::Nothing));
+    assert_eq!(behind(&c), None);
+    next(&mut c);
+    assert_eq!(behind(&c), of("", ""));
+    // What is stopped when its schedule is gone does not go on.
+    assert_eq!(remove_schedule(&mut c, ""), 0);
+    c.over(Ok(Found::Stopped { at: "7".to_owned() }));
+    wait(&mut c, 6_001);
+    assert_eq!(behind(&c), None);
+}
+
 #[test]
 fn trash_of_a_pool_that_is_not_for_images_any_more_stays() {
     let mut c = Cluster::new();
