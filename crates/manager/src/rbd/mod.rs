@@ -28,6 +28,7 @@
 //! Source: src/pybind/mgr/rbd_support (16.2).
 
 mod commands;
+mod fair;
 pub mod job;
 pub(crate) mod perf;
 pub(crate) mod schedule;

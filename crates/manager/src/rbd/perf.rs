@@ -2,7 +2,10 @@
 //!
 //! Invariants:
 //! 1. OSDs are asked while somebody asks here, and for [`KEPT`] after.
-//! 2. There are at most [`QUERIES`], each with at most [`IMAGES`] images.
+//! 2. There are at most [`QUERIES`], each with at most [`IMAGES`] images, of which each pool and namespace has
+//!    its part. What an OSD tells, and what is reported, is what is used most: whoever uses much hides others
+//!    there, except from a question for their pool or namespace alone.
+//! 3. Names are at most [`NAMED_FOR`] old, and a few seconds; of what has none nothing is shown.
 //!
 //! Source: src/pybind/mgr/rbd_support/perf.py, src/mgr/OSDPerfMetricCollector.cc (16.2).
 
@@ -20,14 +23,17 @@ use monitor::command::Reply;
 use serde_json::{Map, Value, json};
 use types::{Errno, Now, PoolId};
 
+use super::fair::{Fair, Key};
 use super::job::{Failed, Found, Job, Space};
 use super::{Rights, Why, pools, text};
 use crate::core::Manager;
 use crate::io::Output;
 
 const KEPT: Duration = Duration::from_secs(60);
-/// Names of images are asked for again after this long.
-const NAMED_FOR: Duration = Duration::from_secs(300);
+/// Names of images are asked for again after this long; and after this where an image has none, or the names
+/// were not found.
+const NAMED_FOR: Duration = Duration::from_secs(60);
+const NAMED_AGAIN: Duration = Duration::from_secs(20);
 /// Rates are made of two sums that are at most so far apart.
 const RATES_WITHIN_S: u64 = 60;
 /// What an OSD tells of each counter, and what a report has, at most.
@@ -37,7 +43,7 @@ const QUERIES: usize = 16;
 const IMAGES: usize = 8_192;
 /// Namespaces of one pool whose images' names are asked for at once.
 const NAMED_AT_ONCE: usize = 2;
-/// Bytes of an image's id and of a namespace.
+/// Bytes of an image's id, of its name and of a namespace.
 const NAME_BYTES: usize = 256;
 
 const COUNTERS: [(&str, u8); 6] = [
@@ -68,19 +74,24 @@ struct Query {
     pool: Option<PoolId>,
     metric: MetricQuery,
     /// What OSDs have told since the last look.
-    gathered: BTreeMap<(Space, String), Sums>,
-    images: BTreeMap<(Space, String), Image>,
+    gathered: Fair<Sums>,
+    images: Fair<Image>,
+}
+
+/// Names of images that are used, by id.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Names {
+    /// `None` before they are found.
+    of: Option<BTreeMap<String, String>>,
+    asked_at: Duration,
 }
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Perf {
     queries: BTreeMap<Place, Query>,
-    /// By id.
-    names: BTreeMap<Space, BTreeMap<String, String>>,
-    named_at: Duration,
-    /// Where there are images whose names are not known.
-    unnamed: BTreeSet<Space>,
+    /// Of places that have been asked for names.
+    names: BTreeMap<Space, Names>,
     look_at: Duration,
 }
 
@@ -121,15 +132,20 @@ fn metric(pool: Option<PoolId>, namespace: &str) -> MetricQuery {
     }
 }
 
-/// The image of a key. A name of an object has the pool of its image where that is another one.
-fn image_of(key: &MetricKey) -> Option<(Space, String)> {
+/// The image of a key, and where the data is. A name of an object has the pool of its image where that is
+/// another one.
+fn image_of(key: &MetricKey) -> Option<(Key, Space)> {
     let text = |part: usize, group: usize| {
         let bytes = key.get(part)?.get(group)?;
         (bytes.len() <= NAME_BYTES).then(|| std::str::from_utf8(bytes).ok()).flatten()
     };
-    let pool = text(2, 0).filter(|pool| !pool.is_empty()).or_else(|| text(0, 0))?;
-    let space = Space { pool: PoolId(pool.parse().ok()?), namespace: text(1, 0)?.to_owned() };
-    Some((space, text(2, 1)?.to_owned()))
+    let place = Space { pool: PoolId(text(0, 0)?.parse().ok()?), namespace: text(1, 0)?.to_owned() };
+    let pool = match text(2, 0)? {
+        "" => place.pool,
+        other => PoolId(other.parse().ok()?),
+    };
+    let space = Space { pool, namespace: place.namespace.clone() };
+    Some(((space, text(2, 1)?.to_owned()), place))
 }
 
 fn sums_of(packed: &Bytes) -> Result<Sums, DecodeError> {
@@ -190,29 +206,37 @@ impl Image {
 }
 
 impl Query {
+    fn new(now: Now, pool: Option<PoolId>, namespace: &str) -> Self {
+        Self {
+            asked_at: now.mono,
+            pool,
+            metric: metric(pool, namespace),
+            gathered: Fair::new(IMAGES),
+            images: Fair::new(IMAGES),
+        }
+    }
+
     fn take(&mut self, place: &Place, sums: &MetricSums) {
         if sums.counters != self.metric.counters {
             return;
         }
         for (key, packed) in &sums.packed {
-            let (Some(image), Ok(sums)) = (image_of(key), sums_of(packed)) else { continue };
-            let is_here = place.as_ref().is_none_or(|(_, namespace)| *namespace == image.0.namespace);
-            let is_known = self.gathered.contains_key(&image);
-            if is_here && (is_known || self.gathered.len() < IMAGES) {
-                let sum = self.gathered.entry(image).or_default();
+            let (Some((image, data)), Ok(sums)) = (image_of(key), sums_of(packed)) else { continue };
+            let is_here = place.as_ref().is_none_or(|(_, namespace)| *namespace == image.0.namespace)
+                && self.pool.is_none_or(|pool| pool == image.0.pool);
+            if let Some(sum) = is_here.then(|| self.gathered.entry(&data, &image)).flatten() {
                 *sum = plus(sum, &sums);
             }
         }
     }
 
     fn look(&mut self, now_s: u64) {
-        let mut news = std::mem::take(&mut self.gathered);
-        for (key, image) in &mut self.images {
-            image.look(now_s, news.remove(key));
+        for (key, image) in self.images.iter_mut() {
+            image.look(now_s, self.gathered.remove(key));
         }
-        for (key, sums) in news {
-            if self.images.len() < IMAGES {
-                self.images.entry(key).or_default().look(now_s, Some(sums));
+        for (key, place, sums) in self.gathered.drain() {
+            if let Some(image) = self.images.entry(&place, &key) {
+                image.look(now_s, Some(sums));
             }
         }
     }
@@ -237,20 +261,34 @@ impl Perf {
 
     fn look(&mut self, now: Now) {
         self.queries.retain(|_, q| now.mono < q.asked_at + KEPT);
-        if now.mono >= self.named_at + NAMED_FOR {
-            self.names.clear();
+        self.queries.values_mut().for_each(|query| query.look(now.wall.sec.into()));
+    }
+
+    /// Where names of images are to be asked for, of each pool: a place where that was not done yet, and the
+    /// one where it is due for longest.
+    fn unnamed(&mut self, now: Now) -> Vec<Space> {
+        // Whether all images that are used have names.
+        let mut used: BTreeMap<&Space, bool> = BTreeMap::new();
+        for ((space, id), _) in self.queries.values().flat_map(|query| query.images.iter()) {
+            let names = self.names.get(space).and_then(|names| names.of.as_ref());
+            *used.entry(space).or_insert(true) &= names.is_some_and(|names| names.contains_key(id));
         }
-        for query in self.queries.values_mut() {
-            query.look(now.wall.sec.into());
-            for (space, id) in query.images.keys() {
-                if !self.names.get(space).is_some_and(|names| names.contains_key(id)) {
-                    self.unnamed.insert(space.clone());
-                }
+        self.names.retain(|space, _| used.contains_key(space));
+        let mut ask: BTreeMap<(PoolId, bool), (Duration, &Space)> = BTreeMap::new();
+        for (space, has_all) in used {
+            let asked_at = self.names.get(space).map(|names| names.asked_at);
+            let wait = if has_all { NAMED_FOR } else { NAMED_AGAIN };
+            if asked_at.is_none_or(|at| now.mono >= at + wait) {
+                let due = (asked_at.unwrap_or_default(), space);
+                let first = ask.entry((space.pool, asked_at.is_none())).or_insert(due);
+                *first = due.min(*first);
             }
         }
-        if self.queries.is_empty() {
-            (self.names, self.unnamed) = Default::default();
-        }
+        ask.into_values().map(|(_, space)| space.clone()).collect()
+    }
+
+    fn asked(&mut self, now: Now, space: Space) {
+        self.names.entry(space).or_default().asked_at = now.mono;
     }
 
     /// Takes the names of images; what has none is no image.
@@ -260,13 +298,16 @@ impl Perf {
             Err(failed) if failed.errno != Errno::ENOENT => return,
             _ => BTreeMap::new(),
         };
+        names.retain(|_, name| name.len() <= NAME_BYTES);
         for query in self.queries.values_mut() {
-            query.images.retain(|(of, id), _| of != space || names.contains_key(id));
+            query.images.retain(|(of, id)| of != space || names.contains_key(id));
         }
         let is_used =
-            |id: &String| self.queries.values().any(|q| q.images.contains_key(&(space.clone(), id.clone())));
+            |id: &String| self.queries.values().any(|q| q.images.contains(&(space.clone(), id.clone())));
         names.retain(|id, _| is_used(id));
-        self.names.insert(space.clone(), names);
+        if let Some(known) = self.names.get_mut(space) {
+            known.of = Some(names);
+        }
     }
 
     /// Source: PerfHandler.generate_report.
@@ -275,13 +316,16 @@ impl Perf {
         let Some(query) = self.queries.get(place) else { return Value::Null };
         let of_images: BTreeSet<PoolId> = pools(map).collect();
         let is_here = |pool: &PoolId| query.pool.map_or_else(|| of_images.contains(pool), |p| p == *pool);
-        let mut images: Vec<_> = query.images.iter().filter(|((space, _), _)| is_here(&space.pool)).collect();
-        images.sort_by(|a, b| b.1.rate(by).total_cmp(&a.1.rate(by)));
+        let name = |(space, id): &Key| self.names.get(space)?.of.as_ref()?.get(id);
+        let of_here = query.images.iter().filter(|((space, _), _)| is_here(&space.pool));
+        // What has no name leaves its place to others.
+        let mut images: Vec<_> =
+            of_here.filter_map(|(key, image)| Some((&key.0, name(key)?, image))).collect();
+        images.sort_by(|a, b| b.2.rate(by).total_cmp(&a.2.rate(by)));
         let mut places: Vec<String> = Vec::new();
         let mut rows = Vec::new();
-        for ((space, id), image) in images.into_iter().take(REPORTED) {
-            let name = self.names.get(space).and_then(|names| names.get(id));
-            let (Some(name), Some(pool)) = (name, map.pool_name(space.pool)) else { continue };
+        for (space, name, image) in images.into_iter().take(REPORTED) {
+            let Some(pool) = map.pool_name(space.pool) else { continue };
             let place = match space.namespace.as_str() {
                 "" => pool.to_owned(),
                 namespace => format!("{pool}/{namespace}"),
@@ -334,13 +378,7 @@ impl Perf {
         if !self.queries.contains_key(&place) && self.queries.len() >= QUERIES {
             return Reply::error(Errno::EAGAIN, "too many pools are looked at");
         }
-        let new = || Query {
-            asked_at: now.mono,
-            pool: id,
-            metric: metric(id, &namespace),
-            gathered: BTreeMap::new(),
-            images: BTreeMap::new(),
-        };
+        let new = || Query::new(now, id, &namespace);
         self.queries.entry(place.clone()).or_insert_with(new).asked_at = now.mono;
         text::answer(text::python(&self.report(now, map, &place, sort_by, how)))
     }
@@ -356,14 +394,14 @@ impl Manager {
         }
         rbd.perf.look_at = now.mono + Duration::from_secs(period.max(1));
         rbd.perf.look(now);
-        for space in std::mem::take(&mut rbd.perf.unnamed) {
+        for space in rbd.perf.unnamed(now) {
             let why = Why::Names(space.clone());
             let of_pool = |(why, pool): &&(Why, PoolId)| *pool == space.pool && matches!(why, Why::Names(_));
-            if rbd.jobs.values().filter(of_pool).count() >= NAMED_AT_ONCE {
+            if rbd.jobs.values().filter(of_pool).count() >= NAMED_AT_ONCE || rbd.is_under_way(&why) {
                 continue;
             }
-            if !rbd.is_under_way(&why) && rbd.submit(Job::Names { space }, why, out).is_some() {
-                rbd.perf.named_at = now.mono;
+            if rbd.submit(Job::Names { space: space.clone() }, why, out).is_some() {
+                rbd.perf.asked(now, space);
             }
         }
     }
@@ -394,7 +432,8 @@ mod tests {
             parts.iter().map(|p| p.iter().map(|g| Bytes::copy_from_slice(g.as_bytes())).collect()).collect()
         };
         let image = |pool, namespace: &str, id: &str| {
-            Some((Space { pool: PoolId(pool), namespace: namespace.to_owned() }, id.to_owned()))
+            let space = |pool| Space { pool: PoolId(pool), namespace: namespace.to_owned() };
+            Some(((space(pool), id.to_owned()), space(3)))
         };
         assert_eq!(image_of(&key([&["3"], &["n"], &["", "ab"]])), image(3, "n", "ab"));
         assert_eq!(image_of(&key([&["3"], &[""], &["5", "ab"]])), image(5, "", "ab"));

@@ -40,6 +40,8 @@ pub struct Cluster {
     pub unheard: usize,
     /// Of a pool are told so many at most.
     pub most_namespaces: usize,
+    /// How often names were asked for.
+    pub named: usize,
 }
 
 pub fn addrs(nonce: u32) -> AddrVec {
@@ -92,6 +94,7 @@ impl Cluster {
             silent: None,
             unheard: 0,
             most_namespaces: usize::MAX,
+            named: 0,
         }
     }
 
@@ -227,6 +230,7 @@ impl Cluster {
             Job::LookInTrash { id, .. } if id == "t1" => Ok(Found::Nothing),
             Job::LookInTrash { .. } => Err(none()),
             Job::Names { .. } => {
+                self.named += 1;
                 let names = self.images.iter().map(|(name, facts)| (facts.id.clone(), name.clone()));
                 Ok(Found::Names(names.collect()))
             }

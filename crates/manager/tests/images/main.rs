@@ -5,6 +5,7 @@ mod bounds;
 mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
+mod perf;
 
 use std::time::Duration;
 
