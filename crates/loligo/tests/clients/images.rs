@@ -225,6 +225,10 @@ fn what_is_removed_halfway_is_not_restored() {
     halfway(json!({ "prefix": "rbd task add trash remove", "image_id_spec": format!("images/{a}") }));
     let (code, said) = c.fails("rbd", &["trash", "restore", "--pool", "images", &a]);
     assert_eq!(code, 16, "{said}");
+    // What goes on with it does not begin anew.
+    let left = c.ok("rbd", &["info", "--pool", "images", "--image-id", &a, "--format", "json"]);
+    let left: Value = serde_json::from_str(&left).expect("JSON");
+    assert!(left["size"].as_u64().is_some_and(|size| (1 << 22..100 << 30).contains(&size)), "{left}");
     halfway(json!({ "prefix": "rbd task add remove", "image_spec": "images/b" }));
     // librbd lists what is removed halfway, so that somebody goes on with it; by its name nobody opens it.
     assert_eq!(c.ok("rbd", &["ls", "images"]), "b\n");
