@@ -52,9 +52,7 @@ pub use fsmap::{Filesystem, FsMap, MirrorInfo, MirrorPeer};
 pub use fsmap_wire::FsMapUser;
 pub use incremental::{ApplyError, Incremental};
 pub use mapping::{NO_OSD, PgMapper, PgMapping};
-pub use mdsmap::{
-    CLIENT_FEATURES, FeatureBits, FsId, MdsGid, MdsInfo, MdsMap, MdsState, NO_FS, NO_RANK, Rank, mds_flags,
-};
+pub use mdsmap::{CLIENT_FEATURES, FsId, MdsGid, MdsInfo, MdsMap, MdsState, NO_FS, NO_RANK, Rank, mds_flags};
 pub use mdsmap_dump::{compat_json, list_text};
 pub use mgrmap::{MgrClient, MgrMap, ModuleInfo, ModuleOption, Standby};
 pub use monmap::{MonInfo, MonMap, mon_features};

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{AddrVec, CompatSet, Epoch, Utime};
+use types::{AddrVec, CompatSet, Epoch, FeatureBits, Utime};
 
 /// A daemon's global id.
 pub type MdsGid = u64;
@@ -147,35 +147,6 @@ impl Default for MdsInfo {
             join_fscid: NO_FS,
             flags: 0,
             compat: CompatSet::default(),
-        }
-    }
-}
-
-/// Bits by number, as many words as the highest needs. Source: feature_bitset_t in src/mds/mdstypes.h.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FeatureBits(pub(crate) Vec<u64>);
-
-impl FeatureBits {
-    pub fn contains(&self, bit: usize) -> bool {
-        self.0.get(bit / 64).is_some_and(|word| word & (1 << (bit % 64)) != 0)
-    }
-
-    pub fn insert(&mut self, bit: usize) {
-        let at = bit / 64;
-        if self.0.len() <= at {
-            self.0.resize(at + 1, 0);
-        }
-        if let Some(word) = self.0.get_mut(at) {
-            *word |= 1 << (bit % 64);
-        }
-    }
-
-    pub fn remove(&mut self, bit: usize) {
-        if let Some(word) = self.0.get_mut(bit / 64) {
-            *word &= !(1 << (bit % 64));
-        }
-        while self.0.last() == Some(&0) {
-            self.0.pop();
         }
     }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 
 use serde_json::{Value, json};
-use types::{CompatSet, FeatureSet};
+use types::{CompatSet, FeatureBits, FeatureSet};
 
 use crate::addrs::{addrvec_json, legacy_text};
 use crate::json::{array, object};
-use crate::mdsmap::{CLIENT_FEATURES, FeatureBits, MdsInfo, MdsMap, NO_FS};
+use crate::mdsmap::{CLIENT_FEATURES, MdsInfo, MdsMap, NO_FS};
 
 /// As Ceph shows sets: with commas, and nothing around them.
 pub fn list_text<T: Display>(items: impl IntoIterator<Item = T>) -> String {
@@ -29,19 +29,17 @@ pub fn compat_json(set: &CompatSet) -> Value {
     })
 }
 
-impl FeatureBits {
-    fn named(&self) -> impl Iterator<Item = (usize, &'static str)> {
-        CLIENT_FEATURES.into_iter().enumerate().filter(|(bit, _)| self.contains(*bit))
-    }
-
-    fn dump(&self) -> Value {
-        object(self.named().map(|(bit, name)| (format!("feature_{bit}"), Value::from(name))))
-    }
+fn named_features(bits: &FeatureBits) -> impl Iterator<Item = (usize, &'static str)> {
+    CLIENT_FEATURES.into_iter().enumerate().filter(|(bit, _)| bits.contains(*bit))
 }
-impl Display for FeatureBits {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{{{}}}", list_text(self.named().map(|(bit, name)| format!("{bit}={name}"))))
-    }
+
+fn features_json(bits: &FeatureBits) -> Value {
+    object(named_features(bits).map(|(bit, name)| (format!("feature_{bit}"), Value::from(name))))
+}
+
+/// `{8=mimic,9=reply_encoding}`.
+fn features_text(bits: &FeatureBits) -> String {
+    format!("{{{}}}", list_text(named_features(bits).map(|(bit, name)| format!("{bit}={name}"))))
 }
 
 impl MdsInfo {
@@ -105,7 +103,7 @@ impl MdsMap {
             "root": self.root,
             "session_timeout": self.session_timeout,
             "session_autoclose": self.session_autoclose,
-            "required_client_features": self.required_client_features.dump(),
+            "required_client_features": features_json(&self.required_client_features),
             "max_file_size": self.max_file_size,
             "last_failure": self.last_failure.0,
             "last_failure_osd_epoch": self.last_failure_osd_epoch.0,
@@ -142,7 +140,7 @@ impl MdsMap {
         line("session_timeout", &self.session_timeout);
         line("session_autoclose", &self.session_autoclose);
         line("max_file_size", &self.max_file_size);
-        line("required_client_features", &self.required_client_features);
+        line("required_client_features", &features_text(&self.required_client_features));
         line("last_failure", &self.last_failure.0);
         line("last_failure_osd_epoch", &self.last_failure_osd_epoch.0);
         line("compat", &self.compat);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::{AddrVec, CompatSet, Epoch, Utime};
 
-use crate::mdsmap::{FeatureBits, MdsInfo, MdsMap, MdsState, NO_RANK};
+use crate::mdsmap::{MdsInfo, MdsMap, MdsState, NO_RANK};
 
 /// The version of what follows the parts that kernels read.
 const EXTENDED: u16 = 16;
@@ -78,23 +78,6 @@ impl Decode for MdsInfo {
             info.compat = if env.version >= 10 { Decode::decode(r)? } else { CompatSet::base() };
             Ok(info)
         })
-    }
-}
-
-impl Encode for FeatureBits {
-    fn encode(&self, w: &mut Writer) {
-        w.count(self.0.len() * 8);
-        self.0.iter().for_each(|word| w.u64(*word));
-    }
-}
-/// The length is in bytes; those that make no whole word are the last word's lower ones.
-impl Decode for FeatureBits {
-    const MIN_SIZE: usize = 4;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let len = r.count("feature bits", 1)?;
-        let bytes = r.raw(len)?;
-        let word = |part: &[u8]| part.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b));
-        Ok(Self(bytes.chunks(8).map(word).collect()))
     }
 }
 

@@ -13,6 +13,7 @@ pub mod type_numbers;
 
 pub mod auth;
 pub mod common;
+pub mod fs;
 pub mod log;
 pub mod mds;
 pub mod metrics;

@@ -3,7 +3,7 @@
 use codec::DecodeError;
 
 use crate::payload::Payload;
-use crate::{WireMessage, auth, common, log, mds, mgr, mon, osd, pool_stats};
+use crate::{WireMessage, auth, common, fs, log, mds, mgr, mon, osd, pool_stats};
 
 macro_rules! messages {
     ($( $variant:ident($ty:ty) ),+ $(,)?) => {
@@ -96,6 +96,19 @@ messages! {
     MdsMap(mon::MMdsMap),
     MdsBeacon(Box<mds::MMdsBeacon>),
     MdsLoadTargets(mds::MMdsLoadTargets),
+    ClientSession(fs::MClientSession),
+    ClientRequest(Box<fs::MClientRequest>),
+    ClientRequestForward(fs::MClientRequestForward),
+    ClientReply(fs::MClientReply),
+    ClientCaps(Box<fs::MClientCaps>),
+    ClientCapRelease(fs::MClientCapRelease),
+    ClientLease(fs::MClientLease),
+    ClientReconnect(fs::MClientReconnect),
+    ClientSnap(fs::MClientSnap),
+    ClientQuota(fs::MClientQuota),
+    ClientReclaim(fs::MClientReclaim),
+    ClientReclaimReply(fs::MClientReclaimReply),
+    ClientMetrics(fs::MClientMetrics),
     OsdOp(Box<osd::MOsdOp>),
     OsdOpReply(Box<osd::MOsdOpReply>),
     WatchNotify(osd::MWatchNotify),
@@ -152,6 +165,8 @@ boxed! {
     mgr::MMgrReport,
     mgr::MMgrBeacon,
     mds::MMdsBeacon,
+    fs::MClientRequest,
+    fs::MClientCaps,
     mgr::MMgrOpen,
     osd::MOsdOp,
     osd::MOsdOpReply,

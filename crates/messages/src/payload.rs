@@ -32,12 +32,12 @@ pub trait Payload: Sized {
                 tid,
                 ty: Self::TYPE,
                 priority: Self::PRIORITY,
-                version: Self::VERSION,
+                version: out.version.unwrap_or(Self::VERSION),
                 compat_version: Self::COMPAT,
                 data_off: out.data_off,
             },
             front: out.front.into_bytes(),
-            middle: Bytes::new(),
+            middle: out.middle,
             data: out.data,
             more: out.more,
         }
@@ -57,6 +57,7 @@ pub trait Payload: Sized {
         Self::decode_payload(&mut Parts {
             version: wire.header.version,
             front: Reader::new(wire.front.clone()),
+            middle: wire.middle.clone(),
             data: wire.whole_data(),
         })
     }
@@ -81,7 +82,10 @@ impl<T: Payload> Payload for Box<T> {
 /// Segments being written.
 #[derive(Debug, Default)]
 pub struct Segments {
+    /// The form that was written, if it is not the newest.
+    pub version: Option<u16>,
     pub front: Writer,
+    pub middle: Bytes,
     pub data: Bytes,
     /// What follows `data`.
     pub more: Vec<Bytes>,
@@ -123,6 +127,7 @@ pub struct Parts {
     /// The sender's form of the payload.
     pub version: u16,
     pub front: Reader,
+    pub middle: Bytes,
     pub data: Bytes,
 }
 
@@ -171,7 +176,7 @@ impl Decode for RestOfFront {
 macro_rules! message {
     (
         $(#[$meta:meta])*
-        $name:ident = $ty:expr, $label:literal, $version:literal, $compat:literal $(, $priority:ident)? {
+        $name:ident = $ty:expr, $label:expr, $version:literal, $compat:literal $(, $priority:ident)? {
             $( $(#[$fmeta:meta])* $field:ident : $t:ty $([since $since:literal])? ),* $(,)?
         }
     ) => {

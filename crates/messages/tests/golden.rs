@@ -40,6 +40,7 @@ fn check_round_trip(wire: &WireMessage, what: &str) {
     }
     assert_eq!(again.header, wire.header, "{what} {message:?}");
     assert_same_bytes(&again.front, &wire.front, what, &message);
+    assert_same_bytes(&again.middle, &wire.middle, what, &message);
     assert_same_bytes(&again.data, &wire.data, what, &message);
 }
 

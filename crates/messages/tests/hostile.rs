@@ -3,16 +3,22 @@
 mod common;
 
 use bytes::Bytes;
+use codec::Decode;
 use common::{captured, captured_types};
+use messages::fs::{CreateReply, ReaddirReply};
 use messages::{Header, Message, WireMessage};
 
-/// Decodes, and whatever was decoded must encode too; operations are parsed.
+/// Decodes, and whatever was decoded must encode too; operations are parsed, and what is inside replies.
 fn feed(wire: &WireMessage) -> bool {
     let Ok(message) = Message::decode(wire) else { return false };
     if let Message::OsdOp(m) = &message {
         for op in &m.ops {
             let _ = op.parse();
         }
+    }
+    if let Message::ClientReply(m) = &message {
+        let _ = (m.trace(), m.snap_trace());
+        let _ = (ReaddirReply::from_bytes(m.extra.clone()), CreateReply::from_bytes(m.extra.clone()));
     }
     let again = message.clone().into_wire(wire.header.tid);
     assert_eq!(again.header.ty, wire.header.ty);

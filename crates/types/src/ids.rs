@@ -49,6 +49,16 @@ number! {
     GlobalId(u64)
 }
 
+number! {
+    /// An inode's number in a file system. Source: inodeno_t in src/include/fs_types.h.
+    Ino(u64)
+}
+
+impl Ino {
+    /// The root of a file system.
+    pub const ROOT: Self = Self(1);
+}
+
 impl OsdId {
     /// "No OSD", as a primary.
     pub const NONE: Self = Self(-1);

@@ -1,4 +1,5 @@
-//! Reads the captured messages in `tests/data`.
+//! Reads the captured messages in `tests/data`: three lines each, of the header (with the middle segment, if there is one), the front
+//! and the data.
 
 use messages::{Header, WireMessage};
 
@@ -38,7 +39,9 @@ fn parse(ty: u16, lines: &[&str]) -> WireMessage {
         data_off: field("data_off") as u16,
     };
     let front = unhex(lines[1]).into();
-    WireMessage { header, front, middle: Default::default(), data: unhex(lines[2]).into(), more: vec![] }
+    let middle = words.iter().position(|w| *w == "middle").map(|at| unhex(words[at + 1]));
+    let middle = middle.unwrap_or_default().into();
+    WireMessage { header, front, middle, data: unhex(lines[2]).into(), more: vec![] }
 }
 
 pub fn unhex(text: &str) -> Vec<u8> {

@@ -2,8 +2,8 @@
 //!
 //! Source: SetHandler, RequiredClientFeaturesHandler in src/mon/FSCommands.cc. `fs compat` is 16.2.15's.
 
-use maps::{CLIENT_FEATURES, FeatureBits, Filesystem, FsId, MdsGid, Release, mds_flags};
-use types::{Errno, FeatureSet, INLINE_DATA};
+use maps::{CLIENT_FEATURES, Filesystem, FsId, MdsGid, Release, mds_flags};
+use types::{Errno, FeatureBits, FeatureSet, INLINE_DATA};
 
 use crate::command::fs_edit::{commit, modify, named, truth};
 use crate::command::{Access, Command, Reply, WriteCtx, flags, write};
