@@ -33,9 +33,11 @@ mod pool;
 mod snaps;
 mod watch;
 
+mod companion;
 mod shell;
 
 pub use cluster::{Cluster, ClusterStat, CommandOutput, Pending, Reply};
+pub use companion::Companion;
 pub use conf::{Conf, ConfError};
 pub use config::{Config, Find, GatewayOptions, parse_mon_host};
 pub use error::{Error, Result};

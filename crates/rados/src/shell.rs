@@ -22,6 +22,8 @@ use runtime::{Clock, Machine, Owner};
 use tokio::sync::{Notify, oneshot};
 use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Errno};
 
+use crate::companion::Beside;
+
 /// Events that wait for a watcher who does not take them; older ones are dropped, and their notifiers time out.
 const MAX_WATCH_EVENTS: usize = 1024;
 
@@ -44,6 +46,7 @@ pub(crate) struct Shared {
     /// Wakes the task that writes what is queued.
     flush: Arc<Notify>,
     down: AtomicBool,
+    pub(crate) beside: Beside,
 }
 
 /// The queue of one watch.
@@ -79,6 +82,8 @@ pub(crate) enum Waiter {
     Outcome(oneshot::Sender<Outcome>),
     /// A watch, with the queue that its events go to from its registration on.
     Watch(oneshot::Sender<Outcome>, Arc<WatchQueue>),
+    /// Told on the thread that brought the answer.
+    Call(Box<dyn FnOnce(Outcome) + Send>),
     Nobody,
 }
 
@@ -137,6 +142,7 @@ impl Shared {
             rearm: Notify::new(),
             flush: Arc::new(Notify::new()),
             down: AtomicBool::new(false),
+            beside: Beside::default(),
         });
         let shell = Shell {
             objecter: Objecter::new(settings),
@@ -178,6 +184,10 @@ impl Shared {
         let ticket = self.ticket();
         self.hand_in(Event::Submit(ticket, request, Waiter::Outcome(tx)));
         (ticket, rx)
+    }
+
+    pub(crate) fn submit_for(&self, request: Request, waiter: Waiter) {
+        self.hand_in(Event::Submit(self.ticket(), request, waiter));
     }
 
     /// Ends everything; whoever waits hears of it.
@@ -354,6 +364,7 @@ impl Shell {
             Effect::NewMap(map) => {
                 *shared.map.write().unwrap_or_else(PoisonError::into_inner) = map;
                 shared.news.notify_waiters();
+                shared.tell_osd_map(shared.map().epoch);
             }
             Effect::NewMonMap(map) => {
                 shared.session.follow(&map);
@@ -371,6 +382,7 @@ impl Shell {
                 }
                 drop(tx.send(outcome));
             }
+            Some(Waiter::Call(done)) => done(outcome),
             Some(Waiter::Nobody) | None => {}
         }
     }
@@ -416,11 +428,15 @@ impl Handler for Ears {
             shared.session.on_ready();
         }
         shared.hand_in(Event::Ready(side));
+        if let (Side::Mon, Some(companion)) = (side, shared.beside.get()) {
+            companion.mon_ready();
+        }
     }
 
     fn messages(&self, conn: ConnId, batch: &mut Vec<WireMessage>) {
         let Some(shared) = self.0.upgrade() else { return };
         let from = shared.side(conn);
+        let companion = shared.beside.owner_of(conn);
         let mut events = Vec::with_capacity(batch.len());
         for wire in batch.drain(..) {
             let tid = wire.header.tid;
@@ -431,14 +447,25 @@ impl Handler for Ears {
                     continue;
                 }
             };
+            if let Some(companion) = &companion {
+                companion.message(conn, tid, msg);
+                continue;
+            }
             let msg = match from {
-                Side::Mon => shared.session.on_message(msg),
+                Side::Mon => shared.session.on_message(msg).and_then(|m| for_companion(&shared, m)),
                 Side::Service(_) => Some(msg),
             };
             events.extend(msg.map(|msg| Event::Message { from, tid, msg }));
         }
         if let Some(owner) = shared.owner.get() {
             owner.submit_all(&mut events);
+        }
+    }
+
+    fn reset(&self, conn: ConnId) {
+        let companion = self.0.upgrade().and_then(|shared| shared.beside.owner_of(conn));
+        if let Some(companion) = companion {
+            companion.reset(conn);
         }
     }
 
@@ -451,6 +478,19 @@ impl Handler for Ears {
             shared.session.on_gone();
             shared.news.notify_waiters();
         }
+    }
+}
+
+/// Maps of file systems are the companion's.
+fn for_companion(shared: &Shared, msg: Message) -> Option<Message> {
+    match msg {
+        Message::MdsMap(_) | Message::FsMapUser(_) => {
+            if let Some(companion) = shared.beside.get() {
+                companion.mon_message(msg);
+            }
+            None
+        }
+        other => Some(other),
     }
 }
 

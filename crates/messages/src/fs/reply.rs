@@ -28,7 +28,7 @@ pub struct MClientReply {
     /// `trace()` reads it.
     pub trace: Bytes,
     /// Of `READDIR` and `LSSNAP` a `ReaddirReply`, of `CREATE` a `CreateReply`, of `GETFILELOCK` a `FileLock`, of
-    /// `GETVXATTR` a blob.
+    /// `GETVXATTR` an envelope with the value.
     pub extra: Bytes,
     /// A `SnapTrace`.
     pub snaps: Bytes,

@@ -1,0 +1,55 @@
+//! Reading and setting attributes.
+
+use messages::fs::{Caps, FsOp, RequestArgs, SetAttr};
+use types::Errno;
+
+use crate::call::{Event, Step};
+use crate::core::Client;
+use crate::io::{Node, Ticket};
+use crate::request::Ask;
+
+impl Client {
+    pub(crate) fn get_attr(&mut self, ticket: Ticket, node: Node, mask: Caps, event: Event) -> Step {
+        match event {
+            Event::Start if self.covers(node, mask) => {
+                self.touch(node);
+                self.answer_attr(Some(node))
+            }
+            Event::Start => self.ask_attr(ticket, node, mask).map(|()| None),
+            Event::Reply(reply) => {
+                reply.result?;
+                let shown = reply.node.ok_or(Errno::ESTALE)?;
+                self.answer_attr(Some(if node.is_snapdir() { node } else { shown }))
+            }
+            Event::Retry | Event::Object(..) => Ok(None),
+        }
+    }
+
+    /// By the server always: it takes back what others (and we) hold of what changes.
+    pub(crate) fn set_attr(&mut self, ticket: Ticket, node: Node, set: &SetAttr, event: Event) -> Step {
+        match event {
+            Event::Start => {
+                if !node.is_head() {
+                    return Err(Errno::EROFS);
+                }
+                if set.mask & SetAttr::SIZE != 0 && set.size > self.map.max_file_size {
+                    return Err(Errno::EFBIG);
+                }
+                let path = self.path(node, None)?;
+                let old_size = self.inodes.get(&node).map_or(0, |i| i.stat.size);
+                let args = RequestArgs::SetAttr(SetAttr { old_size, ..*set });
+                let touches = vec![node];
+                self.ask(
+                    Some(ticket),
+                    Ask { op: FsOp::SETATTR, args, path, about: Some(node), touches, ..Ask::default() },
+                );
+                Ok(None)
+            }
+            Event::Reply(reply) => {
+                reply.result?;
+                self.answer_attr(Some(reply.node.unwrap_or(node)))
+            }
+            Event::Retry | Event::Object(..) => Ok(None),
+        }
+    }
+}

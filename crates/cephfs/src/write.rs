@@ -1,0 +1,156 @@
+//! Writing to a file: to its objects, then size and times become dirty.
+//!
+//! Source: Client::_write.
+
+use bytes::Bytes;
+use messages::fs::{Caps, FsOp, RequestArgs, SetAttr};
+use messages::osd::{Extent, Op, flags};
+use objecter::OpRequest;
+use types::Errno;
+
+use crate::call::{Event, Stage, Step};
+use crate::core::Client;
+use crate::io::{Answer, Handle, Node, Ticket};
+use crate::request::Ask;
+use crate::striping::{object, object_truncate_size, pieces};
+
+/// Bytes of one write.
+const MAX_WRITE: usize = 64 << 20;
+const SET_ID: u32 = 0o6000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Write {
+    /// Where it goes, once that is known.
+    offset: Option<u64>,
+    pending: usize,
+    errno: Option<Errno>,
+    asked_size: bool,
+    killed_set_id: bool,
+}
+
+impl Client {
+    pub(crate) fn write(
+        &mut self,
+        ticket: Ticket,
+        handle: Handle,
+        offset: Option<u64>,
+        data: &Bytes,
+        stage: &mut Stage,
+        event: Event,
+    ) -> Step {
+        if let Event::Start = event {
+            if data.len() > MAX_WRITE {
+                return Err(Errno::EINVAL);
+            }
+            *stage = Stage::Write(Write { offset, ..Write::default() });
+        }
+        let Stage::Write(write) = stage else { return Err(Errno::EIO) };
+        if let Event::Object(_, result) = event {
+            write.pending = write.pending.saturating_sub(1);
+            let failed = result.map_or_else(Some, |r| (r.result < 0).then_some(Errno(-r.result)));
+            write.errno = write.errno.or(failed);
+            if write.pending > 0 {
+                return Ok(None);
+            }
+            let node = self.handles.get(&handle).ok_or(Errno::EBADF)?.node;
+            return self.end_write(node, data, write);
+        }
+        if let Event::Reply(reply) = event {
+            reply.result?;
+        }
+        if write.pending > 0 {
+            return Ok(None);
+        }
+        let node = self.handles.get(&handle).filter(|f| f.writes).ok_or(Errno::EBADF)?.node;
+        if data.is_empty() {
+            return Ok(Some(Answer::Written(0)));
+        }
+        self.begin_write(ticket, node, data, write)
+    }
+
+    fn begin_write(&mut self, ticket: Ticket, node: Node, data: &Bytes, write: &mut Write) -> Step {
+        let knows_size =
+            self.issued(node).intersects(Caps::FILE_SHARED | Caps::FILE_EXCL) || write.asked_size;
+        if write.offset.is_none() && !knows_size {
+            write.asked_size = true;
+            self.ask_attr(ticket, node, Caps::FILE_SHARED)?;
+            return Ok(None);
+        }
+        let size = self.inodes.get(&node).ok_or(Errno::ESTALE)?.stat.size;
+        let offset = *write.offset.get_or_insert(size);
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= self.map.max_file_size);
+        let end = end.ok_or(Errno::EFBIG)?;
+        if !self.need_caps(ticket, node, Caps::FILE_WR | Caps::AUTH_SHARED, Some(end))? {
+            return Ok(None);
+        }
+        let inode = self.inodes.get_mut(&node).ok_or(Errno::ESTALE)?;
+        if inode.stat.mode & SET_ID != 0 && !write.killed_set_id {
+            write.killed_set_id = true;
+            let args = RequestArgs::SetAttr(SetAttr { mask: SetAttr::KILL_SGUID, ..SetAttr::default() });
+            let (path, touches) = (self.path(node, None)?, vec![node]);
+            self.ask(
+                Some(ticket),
+                Ask { op: FsOp::SETATTR, args, path, about: Some(node), touches, ..Ask::default() },
+            );
+            return Ok(None);
+        }
+        if !inode.stat.layout.is_valid() || inode.stat.layout.pool.0 < 0 {
+            return Err(Errno::EIO);
+        }
+        inode.writing += 1;
+        self.write_objects(ticket, node, offset, data, write);
+        Ok(None)
+    }
+
+    fn write_objects(&mut self, ticket: Ticket, node: Node, offset: u64, data: &Bytes, write: &mut Write) {
+        let snapc = self.snap_context(node);
+        let Some(inode) = self.inodes.get(&node) else { return };
+        let stat = &inode.stat;
+        let (layout, truncate_size, truncate_seq) =
+            (stat.layout.clone(), stat.truncate_size, stat.truncate_seq);
+        let pieces = pieces(&layout, offset, data.len() as u64);
+        write.pending = pieces.len();
+        for (index, piece) in pieces.into_iter().enumerate() {
+            let extent = Extent {
+                offset: piece.offset,
+                length: piece.length,
+                truncate_size: object_truncate_size(&layout, piece.object_no, truncate_size),
+                truncate_seq,
+            };
+            let at = (piece.file_offset - offset) as usize;
+            let part = data.slice(at..at + piece.length as usize);
+            let request = OpRequest {
+                object: object(&layout, node.ino, piece.object_no, node.snap),
+                ops: vec![Op::Write { extent, data: part }.into()],
+                flags: flags::WRITE | flags::ONDISK,
+                snapc: snapc.clone(),
+                mtime: None,
+                timeout: None,
+            };
+            self.object(ticket, index, request);
+        }
+    }
+
+    fn end_write(&mut self, node: Node, data: &Bytes, write: &Write) -> Step {
+        let now = self.now.wall;
+        let inode = self.inodes.get_mut(&node).ok_or(Errno::ESTALE)?;
+        inode.writing = inode.writing.saturating_sub(1);
+        let is_last = inode.writing == 0;
+        if write.errno.is_none() {
+            let end = write.offset.unwrap_or(0) + data.len() as u64;
+            let stat = &mut inode.stat;
+            stat.size = stat.size.max(end);
+            (stat.mtime, stat.ctime) = (stat.mtime.max(now), stat.ctime.max(now));
+            stat.change_attr += 1;
+            inode.dirty |= Caps::FILE_WR;
+        }
+        if is_last {
+            self.finish_snap(node);
+        }
+        self.check_caps(node, false);
+        match write.errno {
+            Some(errno) => Err(errno),
+            None => Ok(Some(Answer::Written(data.len() as u64))),
+        }
+    }
+}

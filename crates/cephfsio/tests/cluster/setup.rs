@@ -1,0 +1,116 @@
+//! The cluster under test, a folder of its own for each test, and the other client.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use bytes::Bytes;
+use cephfs::{Attr, Call, Handle, Node, Settings};
+use cephfsio::Mount;
+use rados::{Cluster, Config};
+
+fn conf() -> String {
+    std::env::var("CEPHFS_TEST_CONF").expect("CEPHFS_TEST_CONF names a cluster's configuration")
+}
+
+pub async fn cluster() -> Cluster {
+    Cluster::connect(Config::from_file(conf()).expect("a configuration")).await.expect("connects")
+}
+
+/// Runs a test with a mount, and a folder that is made anew.
+pub fn with_folder<F: Future<Output = Mount>>(name: &str, test: impl FnOnce(Mount, Node, String) -> F) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("starts");
+    runtime.block_on(async {
+        let path = format!("/test-{name}-{}", std::process::id());
+        let (mount, root) = Mount::new(cluster().await, Settings::default(), "/").await.expect("mounts");
+        let dir = Call::Mkdir { dir: root.node, name: path[1..].to_owned().into(), mode: 0o755 };
+        let dir = mount.attr(dir).await.expect("a folder").node;
+        let mount = test(mount, dir, path).await;
+        mount.unmount().await.expect("unmounts");
+    });
+}
+
+pub fn name(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+/// Contents that differ at each place: `content` of the other client makes the same.
+pub fn content(seed: usize, n: usize) -> Bytes {
+    (0..n).map(|i| (i * 31 + (i >> 8) * 7 + seed) as u8).collect::<Vec<u8>>().into()
+}
+
+pub async fn create(mount: &Mount, dir: Node, text: &str) -> (Handle, Attr) {
+    let flags = messages::fs::OpenArgs::RDWR;
+    mount.open(Call::Create { dir, name: name(text), mode: 0o644, flags }).await.expect("creates")
+}
+
+/// libcephfs, which evaluates a line of Python and answers with a line.
+pub struct Other {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+const SCRIPT: &str = r#"
+import cephfs, fcntl, os, sys
+f = cephfs.LibCephFS(conffile=os.environ['CEPHFS_TEST_CONF'], auth_id='admin'); f.mount()
+kept = {}
+def content(seed, n): return bytes((i * 31 + (i >> 8) * 7 + seed) & 255 for i in range(n))
+def put(path, seed, n):
+    fd = f.open(path, 'w', 0o644); f.write(fd, content(seed, n), 0); f.fsync(fd, 0); f.close(fd)
+def same(path, seed, n):
+    fd = f.open(path, 'r')
+    try: return f.read(fd, 0, 1 << 26) == content(seed, n)
+    finally: f.close(fd)
+def names(path):
+    with f.opendir(path) as d: return sorted(e.d_name.decode() for e in iter(lambda: f.readdir(d), None))[2:]
+def keep(path, how): kept[path] = f.open(path, how, 0o644)
+def error(call):
+    try: call(); return 0
+    except cephfs.Error as e: return e.errno
+print('mounted', flush=True)
+for line in sys.stdin:
+    try: print(repr(eval(line)), flush=True)
+    except Exception as e: print('raised ' + repr(e), flush=True)
+f.unmount()
+"#;
+
+impl Other {
+    pub fn start() -> Self {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("python starts");
+        let (to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let mut other = Self { child, to, from: BufReader::new(from) };
+        assert_eq!(other.hear(), "mounted");
+        other
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.to, "{line}").expect("it listens");
+    }
+
+    pub fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("it answers");
+        line.trim().to_owned()
+    }
+
+    /// Evaluates a line; its value as Python shows it.
+    pub fn eval(&mut self, line: &str) -> String {
+        self.tell(line);
+        self.hear()
+    }
+
+    /// A line that gives `want`.
+    pub fn is(&mut self, line: &str, want: &str) {
+        assert_eq!(self.eval(line), want, "{line}");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
