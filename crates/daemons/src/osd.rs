@@ -521,11 +521,17 @@ impl OsdMachine {
             Err(error) => {
                 tracing::info!("{conn}: message of type {} does not decode: {error}", wire.header.ty);
                 // A session with a monitor, the manager or an OSD has to hear of it as well.
-                match self.peers.target(conn) {
-                    Some(Target::Osd(osd)) => self.peers.drop_osd(osd),
-                    _ => self.messenger.give_up(conn, "a message does not decode"),
-                }
-                return None;
+                return match self.peers.target(conn) {
+                    // What waited in it is lost with it, in both directions, and the core makes up for that.
+                    Some(Target::Osd(osd)) => {
+                        self.peers.drop_osd(osd);
+                        Some(Input::OsdReset { osd })
+                    }
+                    _ => {
+                        self.messenger.give_up(conn, "a message does not decode");
+                        None
+                    }
+                };
             }
         };
         if self.session.is(conn) {
@@ -570,6 +576,10 @@ impl OsdMachine {
     fn start_step(&mut self, step: Step) -> Option<Input> {
         match step {
             Step::Wait => None,
+            Step::Later(why) => {
+                tracing::warn!("{why}; it is asked for again");
+                None
+            }
             Step::Send { tid, msg } => {
                 self.session.send_as(msg, tid);
                 None

@@ -17,6 +17,10 @@ use types::{Errno, Fsid, OsdId};
 const OSDS_APART: &str = "the monitors are Ceph's: its OSDs do not replicate with ours";
 /// A monitor that has no quorum answers late, one that was replaced never.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// In the answer of monitors to which a device has another class already, which an operator may have given it.
+///
+/// Source: CrushWrapper::update_device_class, src/crush/CrushWrapper.cc.
+const HAS_A_CLASS: &str = "has already bound to class";
 /// A device is never too small for a weight.
 const LEAST_WEIGHT: f64 = 0.000_01;
 
@@ -61,6 +65,8 @@ enum Stage {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     Wait,
+    /// The monitors could not do it now, for this reason; it is asked for again after a while.
+    Later(String),
     Send {
         tid: u64,
         msg: Message,
@@ -179,23 +185,19 @@ impl Startup {
         }
         match &mut self.stage {
             Stage::Whose => self.told_whose(now, ack),
-            Stage::Commands(commands) => match Errno(-ack.result) {
-                // EBUSY: the device has a class already, which an operator may have given it.
-                Errno(0) | Errno::EBUSY => {
+            Stage::Commands(commands) => match Errno(ack.result.saturating_neg()) {
+                errno if errno == Errno(0) || errno == Errno::EBUSY && ack.status.contains(HAS_A_CLASS) => {
                     commands.pop_front();
                     self.first_tid = self.tid + 1;
                     self.ask(now)
                 }
-                // The monitors have decided nothing: `tick` asks again.
-                Errno::EAGAIN | Errno::ETIMEDOUT => Step::Wait,
                 Errno::ENOENT => Step::Fail(format!(
                     "the cluster {} has no osd.{}: it was purged, or never registered (loligo osd --new does)",
                     self.fsid, self.osd
                 )),
-                errno => Step::Fail(format!(
-                    "the monitors refuse its place in the CRUSH map: {} ({errno})",
-                    ack.status
-                )),
+                errno => {
+                    refused(errno, format!("refuse its place in the CRUSH map: {} ({errno})", ack.status))
+                }
             },
             Stage::Options | Stage::Done => Step::Wait,
         }
@@ -208,10 +210,7 @@ impl Startup {
                 self.go_on(now)
             }
             Ok(Whose::Ceph) => Step::Fail(OSDS_APART.to_owned()),
-            Err(Errno::EAGAIN | Errno::ETIMEDOUT) => Step::Wait,
-            Err(errno) => {
-                Step::Fail(format!("the monitors do not say whose they are: {} ({errno})", ack.status))
-            }
+            Err(errno) => refused(errno, format!("do not say whose they are: {} ({errno})", ack.status)),
         }
     }
 
@@ -221,6 +220,18 @@ impl Startup {
             Stage::Whose | Stage::Commands(_) if now.saturating_sub(self.asked) >= ASK_AGAIN => self.ask(now),
             _ => Step::Wait,
         }
+    }
+}
+
+/// What a refusal of the monitors comes to. It lasts where it is about the command itself or who sends it. A
+/// bug of a monitor (EIO), too many requests there (EBUSY), a store without room and all else may pass, and one
+/// such answer keeps no OSD out: `tick` asks again.
+fn refused(errno: Errno, why: String) -> Step {
+    let why = format!("the monitors {why}");
+    match errno {
+        Errno::EINVAL | Errno::EACCES | Errno::EPERM | Errno::EEXIST | Errno::ERANGE => Step::Fail(why),
+        Errno::ENAMETOOLONG | Errno::E2BIG | Errno::EOPNOTSUPP | Errno::EDOM => Step::Fail(why),
+        _ => Step::Later(why),
     }
 }
 
@@ -287,7 +298,10 @@ mod tests {
         let want =
             json!({"prefix": "osd crush set-device-class", "class": "ssd", "ids": ["3"], "by": "loligo"});
         assert_eq!(class, want);
-        assert_eq!(s.answer(NOW, tid, &ack(Errno::EBUSY)), Step::Boot);
+        let text =
+            "osd.3 has already bound to class 'hdd', can not reset class to 'ssd'; use 'ceph osd crush ...";
+        let has_one = MMonCommandAck { status: text.to_owned(), ..ack(Errno::EBUSY) };
+        assert_eq!(s.answer(NOW, tid, &has_one), Step::Boot);
         assert_eq!(s.connected(NOW), Step::Boot, "a later session needs nothing of this");
     }
 
@@ -325,6 +339,36 @@ mod tests {
     }
 
     #[test]
+    fn what_may_pass_is_asked_for_again_and_what_lasts_ends_it() {
+        let passing = [Errno::EIO, Errno::EBUSY, Errno::EAGAIN, Errno::ETIMEDOUT, Errno::ENOSPC, Errno(71)];
+        for errno in passing {
+            let mut s = startup(&[]);
+            let mut step = s.connected(NOW);
+            // Whose they are, the place, the class.
+            for done in [version(OURS), ack(Errno(0)), ack(Errno(0))] {
+                let (tid, first) = sent(step);
+                let Step::Later(why) = s.answer(NOW, tid, &ack(errno)) else { panic!("{errno} counts") };
+                assert!(why.contains("words"), "{why}");
+                assert_eq!(s.tick(NOW + ASK_AGAIN / 2), Step::Wait, "there is a pause");
+                let (tid, second) = sent(s.tick(NOW + ASK_AGAIN));
+                assert_eq!(first, second);
+                step = s.answer(NOW, tid, &done);
+                if step == Step::Wait {
+                    step = s.options(NOW, &BTreeMap::new());
+                }
+            }
+            assert_eq!(step, Step::Boot);
+        }
+        for errno in [Errno::EINVAL, Errno::EACCES, Errno::EPERM, Errno::E2BIG] {
+            let mut s = startup(&[]);
+            assert_eq!(on_ours(&mut s), Step::Wait);
+            let (tid, _) = sent(s.options(NOW, &BTreeMap::new()));
+            let Step::Fail(why) = s.answer(NOW, tid, &ack(errno)) else { panic!("{errno} does not end it") };
+            assert!(why.contains("words"), "{why}");
+        }
+    }
+
+    #[test]
     fn nothing_is_told_to_monitors_of_cephs_or_to_those_that_do_not_say() {
         let theirs = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)";
         let mut s = startup(&[]);
@@ -333,7 +377,7 @@ mod tests {
         let (lost, _) = sent(s.connected(NOW));
         let (tid, question) = sent(s.tick(NOW + ASK_AGAIN));
         assert_eq!(question, json!({"prefix": "version"}));
-        assert_eq!(s.answer(NOW, lost, &ack(Errno::EAGAIN)), Step::Wait);
+        assert!(matches!(s.answer(NOW, lost, &ack(Errno::EAGAIN)), Step::Later(_)));
         assert_eq!(s.answer(NOW, tid, &version(theirs)), Step::Fail(OSDS_APART.to_owned()));
         let mut s = startup(&[]);
         let (tid, _) = sent(s.connected(NOW));

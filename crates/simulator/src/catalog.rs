@@ -2,6 +2,7 @@
 //! planted bugs. The seed still chooses delays, contents and which copy of a torn write survives.
 
 mod coded;
+mod links;
 mod resends;
 mod starts;
 
@@ -12,6 +13,7 @@ use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::{Options, Scenario};
 use coded::*;
+use links::*;
 use resends::{late_resends_after_backfill, late_resends_after_splits};
 use starts::{
     a_disk_with_lost_writes_returns_and_is_lost, a_slow_member_is_left_alone,
@@ -58,6 +60,7 @@ fn usual(o: &mut Options, seed: u64) {
         maps_kept: 500,
         beacon_s: 60,
         cold: 0,
+        garbled: None,
         guests: Vec::new(),
         log_kb: 8 << 10,
         mon_snapshot_every: if seed % 2 == 0 { 20 } else { 1_000 },
@@ -102,6 +105,7 @@ catalog![
     wrong_clocks,
     cut_links,
     cut_frames,
+    messages_that_do_not_decode,
     lost_replies,
     late_resends,
     small_duplicate_window,
@@ -524,38 +528,6 @@ fn wrong_clocks(base: Scenario) -> Scenario {
         vec![Fault::at(at, Kind::Jump { node, seconds }), Fault::at(at + 0.5, crash)]
     });
     base.with_seconds(27).with_plan(plan)
-}
-
-fn cut_links(base: Scenario) -> Scenario {
-    let plan = each(1.0, 0.25, 80, |i, at| {
-        let kind = match i % 4 {
-            0 => Kind::CutAll { node: Node::Osd((i / 4 % 3) as i32) },
-            _ => Kind::Cut { nth: i as u64 * 7_919 },
-        };
-        vec![Fault::at(at, kind)]
-    });
-    base.with_seconds(22).with_plan(plan)
-}
-
-/// Where links carry bytes cuts come in the middle of frames, bits flip, sessions resume, and some expire;
-/// half of it while a write is on its way to the members.
-fn cut_frames(base: Scenario) -> Scenario {
-    let plan = each(1.0, 0.25, 80, |i, at| {
-        let fault = match i % 2 {
-            0 => Fault::at(at, Kind::CutAll { node: Node::Osd((i / 2 % 3) as i32) }).when(Trigger::Submit),
-            _ => Fault::at(at, Kind::Cut { nth: i as u64 * 7_919 }),
-        };
-        vec![fault]
-    });
-    base.with_seconds(22).with_wire(true).with_plan(plan)
-}
-
-/// Sessions break just when a write is answered.
-fn lost_replies(base: Scenario) -> Scenario {
-    let plan = each(1.0, 0.5, 40, |i, at| {
-        vec![Fault::at(at, Kind::CutAll { node: Node::Client(i % 2) }).when(Trigger::Answer)]
-    });
-    base.with_seconds(22).with_plan(plan)
 }
 
 /// A client hears nothing for a while and asks again, long after what it asked was done.

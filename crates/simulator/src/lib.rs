@@ -22,6 +22,7 @@ mod board;
 mod bytes_shell;
 mod client;
 mod filler;
+mod garbled;
 mod guest;
 mod holds;
 mod jobs;

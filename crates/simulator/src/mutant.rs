@@ -70,6 +70,8 @@ pub enum Mutant {
     OneHandle,
     /// OSDs that lack maps take it that nobody wrote in an interval whose start they do not know.
     ForgottenMaps,
+    /// An OSD's shell ends a session with another OSD, and its core does not hear of that.
+    EndsUnheard,
     /// In the OSDs: see there.
     Osd(OfOsds),
     /// In the OSDs' stores.
@@ -108,6 +110,7 @@ impl Mutant {
         ("one-handle", Self::OneHandle),
         ("no-repair", Self::NoRepair),
         ("forgotten-maps", Self::ForgottenMaps),
+        ("ends-unheard", Self::EndsUnheard),
         ("skips-prior-interval", Self::Osd(pg::Planted::SkipsPriorInterval)),
         ("ignores-last-start", Self::Osd(pg::Planted::IgnoresLastStart)),
         ("incomplete-copy-leads", Self::Osd(pg::Planted::IncompleteCopyLeads)),

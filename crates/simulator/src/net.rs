@@ -102,6 +102,8 @@ pub struct Conn {
     pub held: [bool; 2],
     /// Messages of the opener from before it was ready.
     backlog: Vec<Packet>,
+    /// The target has forgotten the session: what its opener says before it hears of that is lost as well.
+    forgotten: bool,
     /// Indexed by the end that receives.
     pub pipes: [Pipe; 2],
     /// Where links carry bytes.
@@ -118,6 +120,7 @@ impl Conn {
             ready: false,
             held: [true, false],
             backlog: Vec::new(),
+            forgotten: false,
             pipes: [Pipe::default(), Pipe::default()],
             wired,
         }
@@ -233,8 +236,19 @@ impl Net {
         }
     }
 
+    /// The target forgets a session, and lives on.
+    pub fn forget_session(&mut self, id: ConnId) {
+        if let Some(c) = self.conns.get_mut(&id) {
+            c.forgotten = true;
+        }
+    }
+
     /// The opener asks once more.
     pub fn reopen(&mut self, now: Time, id: ConnId) {
+        if let Some(c) = self.conns.get_mut(&id).filter(|c| c.forgotten) {
+            c.backlog.clear();
+            c.forgotten = false;
+        }
         if self.conns.get(&id).is_some_and(|c| !c.ready && c.held[0]) {
             self.push(now, id, End::Target, Packet::Open);
         }

@@ -286,12 +286,7 @@ impl World {
             Output::Read { id, plan } => self.plan_device_read(osd, id, plan),
             Output::Again { at_leisure } => self.plan_slice(osd, at_leisure),
             Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
-            Output::DropOsd { osd: to } => {
-                if let Some((conn, _)) = self.osd(osd).peers.remove(&to.0) {
-                    self.net.lose_tail(conn, End::Target);
-                    self.net.close(self.now, conn, End::Opener);
-                }
-            }
+            Output::DropOsd { osd: to } => self.drop_osd(osd, to.0),
             // Nobody asks over an admin socket.
             Output::MapChanged | Output::Stopped | Output::AdminReply { .. } => {}
             Output::HoldClients(hold) => self.hold_clients(osd, None, hold),
@@ -309,6 +304,14 @@ impl World {
                 }
             }
             Output::Fatal(reason) => self.osd_stops(osd, &reason),
+        }
+    }
+
+    /// An OSD ends its session with another one.
+    pub fn drop_osd(&mut self, osd: i32, to: i32) {
+        if let Some((conn, _)) = self.osd(osd).peers.remove(&to) {
+            self.net.lose_tail(conn, End::Target);
+            self.net.close(self.now, conn, End::Opener);
         }
     }
 

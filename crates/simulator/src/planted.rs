@@ -36,6 +36,7 @@ planted![
     ReorderingSessions, "cut_links", 1;
     AckedUnhanded, "cut_frames", 1;
     ResumeDrops, "cut_frames", 1;
+    EndsUnheard, "messages_that_do_not_decode", 3;
     OldDisk, "all_copies_return_in_every_order", 1;
     SlowClock, "stale_primary", 1;
     NoWaitForReaders, "primary_replaced_while_a_member_supports_it", 4;

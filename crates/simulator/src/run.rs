@@ -201,6 +201,7 @@ impl World {
             acknowledged: 0,
             versions: BTreeMap::new(),
             spare: Spare::default(),
+            garbler: Rng::new(seed ^ 0x6a_7b1e5),
             scenario,
         })
     }

@@ -160,6 +160,8 @@ pub struct Options {
     pub only_guests_die: bool,
     /// This client only reads, whatever its seed says.
     pub reader: Option<usize>,
+    /// One of so many messages between OSDs does not decode where it arrives.
+    pub garbled: Option<u64>,
     /// Each OSD's device, and how much of it is the store's log: a small one is emptied often.
     pub device_mb: u64,
     pub log_kb: u64,
@@ -210,6 +212,7 @@ impl Options {
             guests: Vec::new(),
             only_guests_die: false,
             reader: None,
+            garbled: None,
             device_mb: 96,
             log_kb: 8 << 10,
         }
@@ -265,10 +268,14 @@ impl Options {
     }
 
     fn new(profile: Profile, seed: u64) -> Self {
-        match profile {
+        let mut o = match profile {
             Profile::Storm => Self::of(seed),
             Profile::Hour => Self::hour(seed),
+        };
+        if is_late(profile, seed) {
+            o.garbled = garbled_of(seed);
         }
+        o
     }
 
     /// A request that is sent again after more writes than its PG remembers runs twice, and nobody promised
@@ -336,6 +343,20 @@ fn stage_of(seed: u64) -> (usize, u64) {
 /// What OSDs stage by default. No client here writes as much.
 pub(crate) const LARGE: (usize, u64) = (4 << 20, 1 << 20);
 
+/// Whether a seed has what came after others had run: those mean what they meant when they ran.
+pub(crate) fn is_late(profile: Profile, seed: u64) -> bool {
+    match profile {
+        Profile::Storm => seed >= 10_000,
+        Profile::Hour => seed >= 2_341,
+    }
+}
+
+/// At one seed of eight some messages between OSDs do not decode.
+fn garbled_of(seed: u64) -> Option<u64> {
+    let mut r = Rng::new(seed ^ 0x6a_4b1ed);
+    r.one_in(8).then(|| *r.pick(&[300, 3_000, 30_000]))
+}
+
 /// One seed of eight: messages that are encoded, framed and decoded cost more.
 fn is_wired(seed: u64) -> bool {
     Rng::new(seed ^ 0x6279_7465).one_in(8)
@@ -365,7 +386,7 @@ impl Scenario {
             guests: false,
             wire: is_wired(seed),
             coded: false,
-            options: Options::of(seed),
+            options: Options::new(Profile::Storm, seed),
         }
     }
 

@@ -246,6 +246,8 @@ pub struct World {
     /// By PG and version: whose write it is, for O7.
     pub versions: BTreeMap<(types::PgId, types::Eversion), (i64, u64)>,
     pub spare: Spare,
+    /// Which messages do not decode.
+    pub garbler: Rng,
 }
 
 /// Empty lists for what cores put out, with their memory from the event before.
@@ -785,6 +787,9 @@ impl World {
     }
 
     pub fn message(&mut self, d: Delivery, nodes: [Node; 2], tid: u64, msg: Message) {
+        if self.is_garbled(d, nodes) {
+            return self.does_not_decode(d, nodes);
+        }
         let (me, other) = (nodes[d.to as usize], nodes[d.to.other() as usize]);
         match me {
             Node::Mon(mon) => self.mon_message(mon, d.conn, tid, msg),

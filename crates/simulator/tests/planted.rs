@@ -94,6 +94,7 @@ planted![
     reordering_sessions Mutant::ReorderingSessions;
     acked_unhanded Mutant::AckedUnhanded;
     resume_drops Mutant::ResumeDrops;
+    ends_unheard Mutant::EndsUnheard;
     old_disk Mutant::OldDisk;
     slow_clock Mutant::SlowClock;
     no_wait_for_readers Mutant::NoWaitForReaders;

@@ -237,6 +237,7 @@ rows![
     wrong_clocks ["marked down dead" 6],
     cut_links ["sessions cut" 60],
     cut_frames ["sessions resumed" 20, "sessions expired" 2, "sessions forgotten by a peer that lives" 2, "bytes damaged under way" 5],
+    messages_that_do_not_decode ["messages that did not decode" 20],
     lost_replies ["sessions cut" 40, "requests sent again" 20],
     late_resends ["requests sent again" 6],
     small_duplicate_window ["requests sent again" 15],

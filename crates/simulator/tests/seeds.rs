@@ -91,6 +91,16 @@ fn no_fault_outlasts_healing() {
     }
 }
 
+/// Seeds that have what came later.
+#[test]
+fn late_seeds() {
+    seeds(Level::All, 20_000..20_006);
+    let garbled =
+        (20_000..20_800).filter(|seed| Scenario::from_seed(*seed).options.garbled.is_some()).count();
+    assert!((70..130).contains(&garbled), "messages do not decode at {garbled} of 800");
+    assert!((1..800).all(|seed| Scenario::from_seed(seed).options.garbled.is_none()));
+}
+
 /// Where links carry bytes; one seed of eight is so by itself.
 #[test]
 fn with_bytes() {

@@ -376,7 +376,14 @@ impl Pg {
                     self.stop(cx);
                     self.tell_out_of_step(cx);
                 }
-                _ => self.notify(self.primary(), cx),
+                _ => {
+                    // That it is out of step may be what was lost: a primary that serves heeds nothing else.
+                    let me = self.me(cx);
+                    if self.acting().any(|copy| copy == me) {
+                        self.tell_out_of_step(cx);
+                    }
+                    self.notify(self.primary(), cx);
+                }
             }
         }
     }

@@ -74,6 +74,26 @@ fn a_lost_session_is_made_up_for() {
     }
 }
 
+/// A member hears that its session was lost and says that it is out of step, and that is lost with the next
+/// session. The primary, which heard of neither, is told again.
+#[test]
+fn a_session_that_is_lost_twice_is_made_up_for() {
+    for seed in 1..8 {
+        let (mut s, pool, primary, member) = cluster(seed);
+        for name in ["a", "b", "c"] {
+            write(&mut s, pool, name);
+        }
+        s.until("something on its way", |s| s.links.get(&(member, primary)).is_some_and(|q| !q.is_empty()));
+        for _ in 0..2 {
+            s.links.remove(&(member, primary));
+            s.input(member, Input::OsdReset { osd: OsdId(primary) });
+        }
+        s.until("answered", |s| s.client.is_idle());
+        s.settle();
+        s.check_copies();
+    }
+}
+
 /// A member tells a primary of what is durable alone: what it has not written yet may be lost with the power.
 #[test]
 fn what_is_not_durable_is_not_told() {
