@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ledger;
+mod named;
 mod page;
 mod processors;
 mod release;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::named::{DOCUMENT, Named};
 use crate::unused::Words;
 
 const MAX_FILE_LINES: usize = 1_000;
@@ -102,6 +103,7 @@ pub fn run(root: &Path) -> Result<()> {
     check_names(&mut report, root)?;
     check_options(&mut report, root, &crates)?;
     check_paths(&mut report, root)?;
+    check_tests(&mut report, root)?;
     report.finish()
 }
 
@@ -363,6 +365,31 @@ fn check_paths(report: &mut Report, root: &Path) -> Result<()> {
         for path in paths(&text).filter(|p| !root.join(p).exists() && !root.join("crates").join(p).exists()) {
             report.problem(format!("{document}: there is no {path}"));
         }
+    }
+    Ok(())
+}
+
+/// Tests that the table of reviews names are there.
+fn check_tests(report: &mut Report, root: &Path) -> Result<()> {
+    let text = fs::read_to_string(root.join(DOCUMENT)).with_context(|| format!("cannot read {DOCUMENT}"))?;
+    let mut named = Named::default();
+    let mut folders = vec![root.join("crates"), root.join("thrash")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != "node_modules" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs" || e == "py") {
+                named.add(&fs::read_to_string(&path)?);
+            } else {
+                continue;
+            }
+            named.add_path(&name);
+        }
+    }
+    for (line, name) in named.missing(&text) {
+        report.problem(format!("{DOCUMENT}:{line}: there is no {name}"));
     }
     Ok(())
 }
