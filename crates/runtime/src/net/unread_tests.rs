@@ -34,6 +34,27 @@ async fn a_client_that_does_not_read_is_not_read_from_until_it_does() {
     assert_eq!(server.count_of(deaf_conn), asked + 1);
 }
 
+/// A flush writes some MiB at most, and what it leaves counts although the socket takes more: a client with
+/// much under way waits for its next turn although it reads.
+#[tokio::test]
+async fn what_waits_for_a_flush_counts_as_unread() {
+    let bounds = Bounds { unread_pause_bytes: 2 << 20, ..Bounds::default() };
+    let server = Server::start(bounds, REPLY).await;
+    let mut client = Raw::ready(&server, As::client("client.reads")).await.expect("ready");
+    let conn = server.conn_of("client.reads").await;
+    let messenger = &server.messenger;
+    let room = messenger.room_for_answers();
+    (0..12).for_each(|_| messenger.queue(conn, message(REPLY)));
+    messenger.flush(conn);
+    assert!(messenger.has_much_unread(conn));
+    assert!((7 << 20..13 << 20).contains(&(room - messenger.room_for_answers())));
+    while client.answers < 12 {
+        client.receive(&server).await.expect("answers");
+    }
+    assert!(!messenger.has_much_unread(conn));
+    assert_eq!(messenger.room_for_answers(), room);
+}
+
 #[tokio::test]
 async fn beyond_the_limit_the_client_with_the_most_is_cut_off() {
     let bounds = Bounds { unread_bytes: 32 << 20, ..Bounds::default() };
