@@ -31,7 +31,7 @@ with rados.Rados(conffile=os.environ["CEPH_CONF"]) as cluster, cluster.open_ioct
 "#;
 
 /// MiB. A front takes 16, and a write 94.
-const SIZES: [&str; 4] = ["1", "15", "17", "80"];
+const SIZES: [&str; 5] = ["1", "15", "17", "40", "80"];
 
 /// PGs of the pool: state, deep scrubs' time and errors.
 fn pgs(c: &Cluster) -> Vec<(String, String, u64)> {

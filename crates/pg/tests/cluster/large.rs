@@ -102,3 +102,46 @@ fn a_write_beyond_a_message_is_refused() {
     let sizes: Vec<usize> = held.iter().map(|(_, v)| v.len()).filter(|n| *n >= MIB).collect();
     assert_eq!(sizes, [MIB, 3 * MIB]);
 }
+
+/// A name of 1 KiB.
+fn long_name(i: u64) -> String {
+    format!("{i:01024}")
+}
+
+/// A member has missed as many writes as the log keeps, all of long names; both start again. Its log and its
+/// list of what is missing go in messages that their reader takes.
+#[test]
+fn a_long_log_of_long_names_peers_after_a_restart() {
+    const WRITES: u64 = 10_000;
+    let entries = WRITES as usize + 100;
+    let config =
+        OsdConfig { min_pg_log_entries: entries, max_pg_log_entries: entries, ..OsdConfig::default() };
+    let mut s = Sim::with_devices(&[DEVICE_BYTES; 2], 9, config);
+    s.until("all up", |s| (0..2).all(|o| s.mon.map.is_up(o)));
+    let pool = s.mon.create_pool(2, 1, 1);
+    s.settle();
+    assert_eq!(change(&mut s, pool, &long_name(WRITES), vec![xattr("a", 0)]), 0);
+    s.kill(1);
+    let map = s.mon.map.clone();
+    for i in 0..WRITES {
+        s.client.write(&map, pool, &long_name(i), vec![i as u8; 8]);
+        if i % 50 == 49 {
+            s.until("written", |s| s.client.is_idle());
+        }
+    }
+    let pgid = types::SpgId::replicated(PgId::new(pool, 0));
+    let head = types::Eversion::new(types::Epoch(u32::MAX), u64::MAX);
+    let logged = |s: &Sim, osd: usize| {
+        let core = s.nodes[osd].core.as_ref().expect("runs");
+        core.logged(pgid, head, usize::MAX).expect("the PG").versions.len() as u64
+    };
+    s.crash(0);
+    s.mon.mark_down(0);
+    (0..2).for_each(|osd| s.start(osd));
+    s.until("active", |s| {
+        s.states().values().all(|state| state.starts_with("active")) && logged(s, 1) > WRITES
+    });
+    assert!(logged(&s, 0) > WRITES && logged(&s, 1) == logged(&s, 0));
+    s.settle();
+    s.check_copies();
+}
