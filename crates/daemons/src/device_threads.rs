@@ -2,11 +2,11 @@
 //! requests which wait.
 
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use anyhow::Result;
 use runtime::contained;
-use store::{Device, ReadPlan};
+use store::{Device, PlanRead, ReadPlan, StoreError};
 use tokio::runtime::Handle;
 
 use crate::ear::Domain as _;
@@ -29,14 +29,14 @@ fn submit(shell: Arc<Shell>, event: Event) {
     shell.submit(event);
 }
 
-/// The same, with jobs that `next` gives until it fails, and events that `report` brings to the owner.
-fn spawn_thread<J: Send + 'static>(
+/// The same, with jobs that `next` gives until it fails, and results that `report` brings to the owner.
+fn spawn_thread<J: Send + 'static, R: 'static>(
     name: &str,
     device: &Arc<dyn Device>,
     shell: &Arc<Shell>,
     next: impl Fn() -> Result<J, mpsc::RecvError> + Send + 'static,
-    run: impl Fn(J, &dyn Device) -> Event + Send + 'static,
-    report: impl Fn(Arc<Shell>, Event) + Send + 'static,
+    run: impl Fn(J, &dyn Device) -> R + Send + 'static,
+    report: impl Fn(Arc<Shell>, R) + Send + 'static,
 ) -> Result<()> {
     #[cfg(feature = "test-medium")]
     let (plant, thread) = (shell.plant.clone(), name.to_owned());
@@ -50,7 +50,7 @@ fn spawn_thread<J: Send + 'static>(
             });
             let Some(shell) = shell.upgrade() else { return };
             match done {
-                Ok(event) => report(shell, event),
+                Ok(result) => report(shell, result),
                 Err(how) => return shell.panicked(how),
             }
         }
@@ -87,12 +87,14 @@ impl Readers {
         (id, plan): (u64, Box<ReadPlan>),
         device: &Arc<dyn Device>,
         shell: &Arc<Shell>,
+        sockets: &Handle,
     ) -> Result<()> {
         let is_long = plan.asked() > SHORT;
         let reads = if is_long { &mut self.long } else { &mut self.short };
         let reads = match reads {
             Some(reads) => reads,
-            None => reads.insert(start(is_long, device, shell)?),
+            None if is_long => reads.insert(start_long(device, shell, sockets)?),
+            None => reads.insert(start_short(device, shell)?),
         };
         // Where no thread is left, a panic in one of them has ended the OSD.
         let _ = reads.send((id, plan));
@@ -100,32 +102,49 @@ impl Readers {
     }
 }
 
-fn start(is_long: bool, device: &Arc<dyn Device>, shell: &Arc<Shell>) -> Result<Reads> {
+/// Reads that threads of the same kind take as they get free.
+type Jobs = Mutex<mpsc::Receiver<(u64, Box<ReadPlan>)>>;
+
+fn next_of(work: &Jobs) -> Result<(u64, Box<ReadPlan>), mpsc::RecvError> {
+    work.lock().unwrap_or_else(PoisonError::into_inner).recv()
+}
+
+fn start_short(device: &Arc<dyn Device>, shell: &Arc<Shell>) -> Result<Reads> {
     let (jobs, work) = mpsc::channel();
     let work = Arc::new(Mutex::new(work));
-    let sockets = Handle::current();
     for _ in 0..READERS {
         let work = Arc::clone(&work);
-        let next = move || work.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let run = |(id, plan): (u64, Box<ReadPlan>), device: &dyn Device| Event::Read {
             id,
             result: plan.execute(device),
         };
-        if is_long {
-            let lower = std::sync::Once::new();
-            let next = move || {
-                lower.call_once(lower_priority);
-                next()
-            };
-            // The core must not run on such a thread: all would wait with it for a processor.
-            let sockets = sockets.clone();
-            let report = move |shell: Arc<Shell>, event| {
-                sockets.spawn(async move { shell.submit(event) });
-            };
-            spawn_thread("osd-read-long", device, shell, next, run, report)?;
-        } else {
-            spawn_thread("osd-read", device, shell, next, run, submit)?;
-        }
+        spawn_thread("osd-read", device, shell, move || next_of(&work), run, submit)?;
+    }
+    Ok(jobs)
+}
+
+/// `sockets` runs what the core does with the results: were it run by these threads, all would wait with the
+/// core for a processor. So would all who frame a message while such a thread had the table of known
+/// checksums.
+fn start_long(device: &Arc<dyn Device>, shell: &Arc<Shell>, sockets: &Handle) -> Result<Reads> {
+    let (jobs, work) = mpsc::channel();
+    let work = Arc::new(Mutex::new(work));
+    for _ in 0..READERS {
+        let work = Arc::clone(&work);
+        let lower = Once::new();
+        let next = move || {
+            lower.call_once(lower_priority);
+            next_of(&work)
+        };
+        let run = |(id, plan): (u64, Box<ReadPlan>), device: &dyn Device| (id, plan.read(device));
+        let sockets = sockets.clone();
+        let report = move |shell: Arc<Shell>, (id, read): (u64, Result<PlanRead, StoreError>)| {
+            sockets.spawn(async move {
+                let result = read.map(PlanRead::into_bytes);
+                shell.submit(Event::Read { id, result });
+            });
+        };
+        spawn_thread("osd-read-long", device, shell, next, run, report)?;
     }
     Ok(jobs)
 }

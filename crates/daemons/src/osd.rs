@@ -688,7 +688,8 @@ impl OsdMachine {
     /// Has a thread read for the core.
     fn read(&mut self, id: u64, plan: Box<ReadPlan>) {
         let Some(shell) = self.shell.upgrade() else { return };
-        if let Err(e) = self.readers.ask((id, plan), &self.read_device, &shell) {
+        let sockets = self.messenger.runtime();
+        if let Err(e) = self.readers.ask((id, plan), &self.read_device, &shell, sockets) {
             self.fail(Failure::passing(format!("no thread for reads: {e:#}")));
         }
     }

@@ -62,7 +62,7 @@ pub use key::{ObjectKey, Space};
 #[cfg(feature = "planted")]
 pub use options::Planted;
 pub use options::{Counters, FormatOptions, Identity, ObjectStat, Options, PoolTotals, Priority, Statfs};
-pub use read_plan::{Found, ReadPlan};
+pub use read_plan::{Found, PlanRead, ReadPlan};
 pub use reads::KeyPage;
 pub use store::Store;
 pub use txn::{Laid, ObjectIndex, Op, Txn, TxnSeq};

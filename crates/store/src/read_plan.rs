@@ -98,14 +98,20 @@ impl ReadPlan {
 
     /// Reads, verifies every block that came from the device, and puts the answer together.
     pub fn execute(&self, device: &dyn Device) -> Result<Bytes, StoreError> {
+        self.read(device).map(PlanRead::into_bytes)
+    }
+
+    /// The same without the last step, which takes a lock that the whole process shares.
+    pub fn read(&self, device: &dyn Device) -> Result<PlanRead, StoreError> {
         // Whoever waits gets an answer; none must not be taken for no bytes.
         self.run(device, Wait::Yes)?.ok_or_else(|| self.corrupt(0))
     }
 
     /// `None` when the device would have to be waited for.
-    fn run(&self, device: &dyn Device, wait: Wait) -> Result<Option<Bytes>, StoreError> {
+    fn run(&self, device: &dyn Device, wait: Wait) -> Result<Option<PlanRead>, StoreError> {
         if let (1, [Part::Memory { content, .. }]) = (self.blocks, self.parts.as_slice()) {
-            return Ok(Some(content.slice(self.wanted.clone())));
+            let content = content.slice(self.wanted.clone());
+            return Ok(Some(PlanRead { wanted: 0..content.len(), content, known: Vec::new() }));
         }
         let mut out = Vec::with_capacity(self.blocks * BLOCK);
         let is_large = self.blocks * BLOCK >= sums::WORTHWHILE;
@@ -129,7 +135,7 @@ impl ReadPlan {
             }
         }
         fill_hole(self.blocks, &mut out, &mut known, is_large);
-        Ok(Some(sums::keep(Bytes::from(out), known.into()).slice(self.wanted.clone())))
+        Ok(Some(PlanRead { content: Bytes::from(out), known, wanted: self.wanted.clone() }))
     }
 
     fn read_run(
@@ -163,6 +169,22 @@ impl ReadPlan {
     }
 }
 
+/// What a plan has read.
+#[derive(Debug)]
+pub struct PlanRead {
+    content: Bytes,
+    /// Checksums of the blocks, where they are known and the content is long.
+    known: Vec<u32>,
+    wanted: Range<usize>,
+}
+
+impl PlanRead {
+    /// The answer, whose checksums are known to who frames it.
+    pub fn into_bytes(self) -> Bytes {
+        sums::keep(self.content, self.known.into()).slice(self.wanted)
+    }
+}
+
 /// Zeros up to the block `at`, and what is known of them.
 fn fill_hole(at: usize, out: &mut Vec<u8>, known: &mut Vec<u32>, is_large: bool) {
     out.resize(at * BLOCK, 0);
@@ -185,7 +207,7 @@ impl Store {
         let plan = self.plan_read(key, offset, len)?;
         let read = plan.run(self.data.device.as_ref(), Wait::No);
         self.count_corrupt(&read);
-        Ok(read?.map_or_else(|| Found::OnDevice(Box::new(plan)), Found::Data))
+        Ok(read?.map_or_else(|| Found::OnDevice(Box::new(plan)), |read| Found::Data(read.into_bytes())))
     }
 
     fn count_corrupt<T>(&mut self, read: &Result<T, StoreError>) {

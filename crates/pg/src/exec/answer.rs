@@ -46,6 +46,15 @@ impl Answer {
         Self { rval: Some(0), data, more: pieces.collect() }
     }
 
+    /// The output as one buffer.
+    pub fn joined(mut self) -> Bytes {
+        if self.more.is_empty() {
+            return self.data;
+        }
+        self.more.insert(0, self.data);
+        self.more.concat().into()
+    }
+
     /// Bytes of the output.
     pub fn len(&self) -> usize {
         self.data.len() + self.more.iter().map(Bytes::len).sum::<usize>()

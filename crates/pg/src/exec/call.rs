@@ -107,7 +107,7 @@ impl ObjectView for View<'_, '_, '_> {
         })
     }
     fn read(&mut self, offset: u64, length: u64) -> Result<Bytes, Errno> {
-        self.reading(|env, s| Ok(read::read(env, s, Extent::new(offset, length))?.data))
+        self.reading(|env, s| Ok(read::read(env, s, Extent::new(offset, length))?.joined()))
     }
     fn xattr(&mut self, name: &[u8]) -> Result<Bytes, Errno> {
         self.reading(|env, s| Ok(attrs::get(env, s, name)?.data))

@@ -17,8 +17,7 @@ use super::work::{OPERATION, Work};
 use crate::OsdConfig;
 use crate::info::PgSums;
 
-/// Less work than that is not put off: what clients usually read in one request, an object of an image, is
-/// not read into a second buffer.
+/// Less work than that is not put off: what clients usually read in one request is an object of an image.
 pub(crate) const LEAST_SLICE: u64 = 4 << 20;
 
 /// What a request has come to.

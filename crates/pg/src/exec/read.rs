@@ -94,14 +94,6 @@ fn data(
     }
 }
 
-/// Pieces as one.
-fn joined(pieces: Vec<Bytes>) -> Bytes {
-    match <[Bytes; 1]>::try_from(pieces) {
-        Ok([data]) => data,
-        Err(pieces) => pieces.concat().into(),
-    }
-}
-
 /// Where to go on in ranges of which so many bytes were read, and how long the range there goes on.
 fn behind(ranges: &[(u64, u64)], got: u64) -> Option<(u64, u64)> {
     let mut done = got;
@@ -174,7 +166,7 @@ pub(super) fn sparse_read(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, extent: Ex
     s.work.may_answer(length)?;
     let piece = s.piece(length);
     s.work.spend(length.saturating_add(extents.len() as u64 * ENTRY))?;
-    let data = joined(data(env, s, &extents, piece)?);
+    let data = Answer::pieces(data(env, s, &extents, piece)?).joined();
     s.count_read(data.len());
     Ok(Answer::data(SparseReadResponse { extents: extents.into_iter().collect(), data }.to_bytes()))
 }
@@ -223,7 +215,7 @@ pub(super) fn compare_extent(
     let truncated = info.truncate_seq < e.truncate_seq && e.offset.wrapping_add(e.length) > e.truncate_size;
     let size = if truncated { e.truncate_size } else { info.size };
     e.length = e.length.min(size.saturating_sub(e.offset));
-    let data = if e.length == 0 || !s.before.is_present() { Bytes::new() } else { read(env, s, e)?.data };
+    let data = if e.length == 0 || !s.before.is_present() { Bytes::new() } else { read(env, s, e)?.joined() };
     let stored = data.iter().copied().chain(std::iter::repeat(0));
     match expected.iter().zip(stored).position(|(a, b)| *a != b) {
         None => Ok(Answer::done()),
@@ -268,7 +260,8 @@ pub(super) fn checksum(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, args: &Checks
     let init = args.init.get(..width).ok_or(Errno::EINVAL)?;
     // Chunks may be as small as a byte, and each has its checksum.
     s.work.spend(length.checked_div(chunk).unwrap_or(1).saturating_mul(ENTRY))?;
-    let data = if length > 0 { read(env, s, Extent::new(args.offset, length))?.data } else { Bytes::new() };
+    let data =
+        if length > 0 { read(env, s, Extent::new(args.offset, length))?.joined() } else { Bytes::new() };
     if length > 0 && data.len() as u64 != length {
         return Err(Errno::EINVAL.into());
     }

@@ -67,7 +67,7 @@ pub(super) fn update(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, commands: Bytes
     if commands.is_empty() {
         return Ok(Answer::done());
     }
-    let stored = read::read(env, s, Extent::default())?.data;
+    let stored = read::read(env, s, Extent::default())?.joined();
     let mut map = if stored.is_empty() { Tmap::default() } else { Tmap::read(stored)? };
     let r = &mut Reader::new(commands);
     while !r.is_empty() {
@@ -108,7 +108,7 @@ pub(super) fn to_omap(env: &mut ExecEnv<'_>, s: &mut Scratch<'_>, flags: u8) -> 
     if s.info().size == 0 {
         return if flags & NULL_OK != 0 { Ok(Answer::done()) } else { Err(Errno::ENODATA.into()) };
     }
-    let stored = read::read(env, s, Extent::default())?.data;
+    let stored = read::read(env, s, Extent::default())?.joined();
     let map = Tmap::read(stored)?;
     write::truncate(env, s, Extent::default())?;
     omap::set_header(env, s, map.header)?;

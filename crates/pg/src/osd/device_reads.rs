@@ -8,7 +8,8 @@
 //! there is always one that comes to its end.
 //!
 //! Invariants:
-//! 1. At most `AT_ONCE` reads are asked for, at most `OF_ONE` for one entity.
+//! 1. At most `AT_ONCE` reads are asked for, at most `OF_ONE` for one entity. Of long ones it is
+//!    at most `LONG_AT_ONCE` and `LONG_OF_ONE`: short ones do not wait until such a one ends.
 //! 2. What an entity's requests hold, with what the device reads for them, is beyond its part only by what
 //!    its oldest request reads. All entities' together are beyond `HELD` only by that of the oldest of all,
 //!    and by what `HELD_AT_LEAST` gives to each.
@@ -30,6 +31,12 @@ use crate::pg::ClientOp;
 const AT_ONCE: usize = 16;
 /// The rest is for other entities.
 const OF_ONE: usize = 12;
+/// Shells may have fewer threads for long reads, or slower ones: short ones find a place beside so many, and
+/// another entity's long ones beside so many of one.
+const LONG_AT_ONCE: usize = 11;
+const LONG_OF_ONE: usize = 8;
+/// Bytes of the longest read that is none.
+const SHORT: u64 = 128 << 10;
 
 /// Bytes that requests which have paused hold, over all entities.
 pub(crate) const HELD: u64 = 64 << 20;
@@ -54,6 +61,7 @@ struct Asked {
     entity: Option<AuthName>,
     order: u64,
     bytes: u64,
+    is_long: bool,
 }
 
 /// A primary's question for a range of an object's shard.
@@ -211,7 +219,8 @@ impl DeviceReads {
             let take = |queue: &mut VecDeque<Waiting>| oldest(queue).and_then(|at| queue.remove(at));
             let next = self.waiting.turn(may, take, VecDeque::is_empty);
             let Some((entity, Some(Waiting { id, order, plan, .. }))) = next else { return };
-            self.asked.insert(id, Asked { entity, order, bytes: plan.len() as u64 });
+            let is_long = plan.asked() > SHORT;
+            self.asked.insert(id, Asked { entity, order, bytes: plan.len() as u64, is_long });
             out.push(Output::Read { id, plan });
         }
     }
@@ -221,6 +230,8 @@ impl DeviceReads {
         let of = |entity: &Option<AuthName>| self.asked.values().filter(|a| a.entity == *entity).count();
         assert!(self.asked.len() <= AT_ONCE, "1: {} reads", self.asked.len());
         assert!(self.asked.values().all(|a| of(&a.entity) <= OF_ONE), "1: {:?}", self.asked);
+        let long = self.asked.values().filter(|a| a.is_long).count();
+        assert!(long <= LONG_AT_ONCE, "1: {long} long reads");
         self.waiting.assert_invariants();
         let room = Room::of(&self.asked, &self.waiting, self.held.get());
         for (entity, queue) in self.waiting.iter() {
@@ -265,7 +276,11 @@ impl<'a> Room<'a> {
     fn is_there(&self, entity: &Option<AuthName>, next: Option<&Waiting>) -> bool {
         let Some(next) = next else { return false };
         let of_theirs = || self.asked.values().filter(|a| a.entity == *entity);
-        if of_theirs().count() >= OF_ONE {
+        let is_long = next.plan.asked() > SHORT;
+        let long = self.asked.values().filter(|a| a.is_long).count();
+        let long_of_theirs = of_theirs().filter(|a| a.is_long).count();
+        let has_place = !is_long || (long < LONG_AT_ONCE && long_of_theirs < LONG_OF_ONE);
+        if of_theirs().count() >= OF_ONE || !has_place {
             return false;
         }
         // Primaries ask for shards within bounds of their own.

@@ -24,7 +24,7 @@ use super::device_reads::HELD_AT_LEAST;
 use crate::pg::ClientOp;
 
 /// Bytes of work in one slice, about a millisecond. A request that reads more than its slice has room for
-/// pauses. A slice ends with the read that it has begun, so that others wait for less than twice as much. It
+/// pauses, but does up to `exec::LEAST_SLICE` in any case. A slice ends with the read that it has begun. It
 /// is also the most that is answered in one slice: with the next one the shell says how much of the answers
 /// is still unread.
 pub(crate) const SLICE: u64 = 1 << 20;

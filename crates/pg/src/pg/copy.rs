@@ -32,9 +32,11 @@ use crate::osd::counters::Times;
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
 
-/// Bytes of one piece: the source's primary reads it in one go, and others wait meanwhile. Ceph's pieces have
-/// 8 MiB. Source: osd_copyfrom_max_chunk.
-pub(crate) const PIECE: u64 = 1 << 20;
+/// Bytes of one piece: the source's primary reads it in one go, and others wait meanwhile. An object of the usual
+/// size comes as one. Ceph's pieces have 8 MiB. Source: osd_copyfrom_max_chunk.
+pub(crate) const PIECE: u64 = 4 << 20;
+/// How often a source is fetched anew that changed between two pieces.
+const AGAIN: u32 = 16;
 
 /// A request that waits for what it copies.
 #[derive(Debug)]
@@ -66,6 +68,23 @@ struct Fetch {
     id: Option<u64>,
     cursor: CopyCursor,
     copied: Copied,
+    /// How often the source had changed meanwhile.
+    again: u32,
+}
+
+impl Fetch {
+    /// Whether the source, of which the client wants any version, was written since its first piece came: then
+    /// it is fetched from its beginning.
+    fn begins_anew(&mut self, e: Errno) -> bool {
+        let has_changed =
+            matches!(e, Errno::ERANGE | Errno::EOVERFLOW) && self.cursor != CopyCursor::default();
+        if self.source.version > 0 || !has_changed || self.again >= AGAIN {
+            return false;
+        }
+        self.again += 1;
+        (self.cursor, self.copied) = Default::default();
+        true
+    }
 }
 
 /// The PG, on another OSD, that asked for a piece.
@@ -157,7 +176,8 @@ impl Pg {
         let Some(copying) = self.copies.get_mut(head) else { return };
         if let Some(source) = copying.todo.pop_front() {
             let copied = Copied { user_version: source.version, ..Copied::default() };
-            copying.current = Some(Fetch { source, id: None, cursor: CopyCursor::default(), copied });
+            copying.current =
+                Some(Fetch { source, id: None, cursor: CopyCursor::default(), copied, again: 0 });
             return self.wait_for_room_to_fetch(head, cx);
         }
         copying.charge();
@@ -235,11 +255,14 @@ impl Pg {
         let Some(head) = self.copies.iter().find(|(_, c)| asked(c)).map(|(head, _)| head.clone()) else {
             return;
         };
+        let Some(copying) = self.copies.get_mut(&head) else { return };
+        let Some(fetch) = &mut copying.current else { return };
+        if result < 0 && fetch.begins_anew(Errno(-result)) {
+            return self.wait_for_room_to_fetch(&head, cx);
+        }
         if result < 0 {
             return self.fetched(&head, Err(Errno(-result)), cx);
         }
-        let Some(copying) = self.copies.get_mut(&head) else { return };
-        let Some(fetch) = &mut copying.current else { return };
         fetch.copied.user_version = user_version;
         let next = match fetch.copied.add(data) {
             Err(_) => return self.fetched(&head, Err(Errno::EIO), cx),

@@ -1,6 +1,7 @@
 //! A slice of work that ends: between requests of one object, where those that it leaves stay behind those
 //! before them; and in the middle of a request that only reads, which goes on when others had their turn.
 
+use bytes::Bytes;
 use messages::Message;
 use messages::osd::{Extent, MOsdBackoff, MOsdOp, Op, OsdOp, backoff_op, flags};
 use pg::{Input, OsdConfig};
@@ -146,6 +147,28 @@ fn a_long_read_goes_on_when_others_had_their_turn() {
     for (conn, tid) in [(ONE, 11), (TWO, 10), (TWO, 11)] {
         assert_eq!(answer(&mut c.s, conn, tid).0, 0, "{conn} {tid}");
     }
+}
+
+/// They look at all pieces of what was read.
+#[test]
+fn long_comparisons_and_checksums_are_of_all_their_bytes() {
+    let mut c = Two::new();
+    let mut bytes = vec![7; 6 << 20];
+    let compare = |data: &[u8]| {
+        Vec::from([Op::CmpExt { extent: Extent::new(0, 6 * MIB), data: data.to_vec().into() }.into()])
+    };
+    c.put(ONE, 10, "large", compare(&bytes));
+    assert_eq!(answer(&mut c.s, ONE, 10).0, 0, "equal");
+    bytes[5 << 20] = 8;
+    c.put(ONE, 11, "large", compare(&bytes));
+    assert_eq!(answer(&mut c.s, ONE, 11).0, -(4095 + (5 << 20)), "where they differ");
+    let init = Bytes::from_static(&[0xff; 4]);
+    let kind = messages::osd::checksum_type::CRC32C;
+    let checksum = Op::Checksum { offset: 0, length: 6 * MIB, chunk_size: 2 << 20, kind, init };
+    c.put(ONE, 12, "large", vec![checksum.into()]);
+    let (result, sums) = answer(&mut c.s, ONE, 12);
+    let sum = codec::crc32c(u32::MAX, &[7; 2 << 20]).to_le_bytes();
+    assert_eq!((result, &sums[..]), (0, &[&[3, 0, 0, 0], &sum[..], &sum[..], &sum[..]].concat()[..]));
 }
 
 /// What it read before and what it reads now are of one moment.
