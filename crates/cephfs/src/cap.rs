@@ -43,7 +43,7 @@ impl Client {
                 flags |= ReplyCap::AUTH;
             }
         }
-        let gained = issued.without(cap.issued);
+        let (gained, lost) = (issued.without(cap.issued), cap.issued.without(issued));
         cap.id = new.cap_id;
         cap.issued = issued;
         cap.implemented |= issued;
@@ -59,6 +59,9 @@ impl Client {
         let Some(inode) = self.inodes.get_mut(&node) else { return };
         if (is_first || is_auth) && new.realm != Ino(u64::MAX) {
             inode.realm = new.realm;
+        }
+        if !lost.is_empty() {
+            self.check_caps(node, false);
         }
         if !gained.is_empty() {
             self.other_ranks_wait(node, rank, gained);
@@ -141,7 +144,8 @@ impl Client {
             let revoking = cap.implemented.without(cap.issued);
             let needs_room =
                 is_auth && inode.wanted_max > inode.stat.max_size && inode.wanted_max > inode.requested_max;
-            let is_awaited = !revoking.is_empty() && !revoking.intersects(used);
+            // What is still in use follows when its use ends.
+            let is_awaited = !revoking.without(used).is_empty();
             let wants_more = !wanted.without(cap.wanted | cap.issued).is_empty();
             let ends = self.is_unmounting && revoking.is_empty() && used.is_empty();
             let has_too_much = !cap.issued.without(retain).is_empty();
@@ -296,10 +300,6 @@ impl Client {
         let gained = m.caps.without(cap.issued);
         let asks_again = m.op == CapOp::IMPORT && !wanted.without(cap.wanted | m.caps).is_empty();
         (cap.issued, cap.implemented) = (m.caps, cap.implemented | m.caps);
-        if !revoked.is_empty() {
-            // So that an answer is sent whatever else is known.
-            cap.wanted = Caps::NONE;
-        }
         if !revoked.is_empty() || asks_again {
             self.check_caps(node, false);
         } else if !gained.is_empty() {

@@ -242,6 +242,11 @@ impl Client {
         }
     }
 
+    /// The number of the newest connection. For tests.
+    pub fn connections_opened(&self) -> u64 {
+        self.last_session
+    }
+
     /// Panics unless every call has ended. For tests.
     pub fn assert_idle(&self) {
         assert!(self.calls.is_empty() && self.requests.is_empty(), "{:?} {:?}", self.calls, self.requests);

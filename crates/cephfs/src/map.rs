@@ -53,7 +53,10 @@ impl Client {
         let is_mount = |call: &Call| matches!(call, Call::Mount { .. });
         let mounts: Vec<Ticket> =
             self.calls.iter().filter(|(_, r)| is_mount(&r.call)).map(|(t, _)| *t).collect();
-        mounts.into_iter().for_each(|ticket| self.done(ticket, Err(errno)));
+        for ticket in mounts {
+            self.requests.retain(|_, r| r.ticket != Some(ticket));
+            self.done(ticket, Err(errno));
+        }
     }
 
     /// Source: Client::handle_mds_map.

@@ -18,6 +18,8 @@ const MAX_READ: u64 = 64 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Read {
+    /// Of the handle, which may be closed meanwhile.
+    node: Option<Node>,
     pieces: Vec<Piece>,
     parts: Vec<Bytes>,
     pending: usize,
@@ -56,12 +58,11 @@ impl Client {
                 self.begin_read(ticket, file.node, offset, length, read)
             }
             Event::Object(index, result) => {
-                let file = self.handles.get(&handle).copied();
                 read.take(index, result);
                 if read.pending > 0 {
                     return Ok(None);
                 }
-                let node = file.ok_or(Errno::EBADF)?.node;
+                let node = read.node.ok_or(Errno::EBADF)?;
                 self.end_read(ticket, node, offset, length, read)
             }
         }
@@ -95,6 +96,7 @@ impl Client {
         let (layout, truncate_size, truncate_seq) =
             (stat.layout.clone(), stat.truncate_size, stat.truncate_seq);
         inode.reading += 1;
+        read.node = Some(node);
         for (index, piece) in read.pieces.iter().enumerate() {
             let extent = Extent {
                 offset: piece.offset,

@@ -26,6 +26,7 @@ impl Client {
     fn begin_settling(&mut self, ticket: Ticket, node: Option<Node>, stage: &mut Stage) {
         let is_unsafe = |r: &&Request| r.is_unsafe;
         let mut ranks: Vec<Rank> = self.requests.values().filter(is_unsafe).filter_map(|r| r.rank).collect();
+        ranks.extend(self.sessions.iter().filter(|(_, s)| !s.flushes.is_empty()).map(|(rank, _)| *rank));
         ranks.sort_unstable();
         ranks.dedup();
         ranks.into_iter().for_each(|rank| self.ask_flush_log(rank));

@@ -20,6 +20,8 @@ const SET_ID: u32 = 0o6000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Write {
+    /// Of the handle, which may be closed meanwhile.
+    node: Option<Node>,
     /// Where it goes, once that is known.
     offset: Option<u64>,
     pending: usize,
@@ -52,7 +54,7 @@ impl Client {
             if write.pending > 0 {
                 return Ok(None);
             }
-            let node = self.handles.get(&handle).ok_or(Errno::EBADF)?.node;
+            let node = write.node.ok_or(Errno::EBADF)?;
             return self.end_write(node, data, write);
         }
         if let Event::Reply(reply) = event {
@@ -98,6 +100,7 @@ impl Client {
             return Err(Errno::EIO);
         }
         inode.writing += 1;
+        write.node = Some(node);
         self.write_objects(ticket, node, offset, data, write);
         Ok(None)
     }

@@ -1,0 +1,9 @@
+//! The core against a scripted metadata server: what it sends for what it hears.
+
+mod world;
+
+mod caps;
+mod failover;
+mod hostile;
+mod names;
+mod sessions;
