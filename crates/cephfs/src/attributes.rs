@@ -8,6 +8,19 @@ use crate::core::Client;
 use crate::io::{Node, Ticket};
 use crate::request::Ask;
 
+/// What a caller may set. Source: CEPH_SETATTR_*.
+const SETTABLE: u32 = SetAttr::MODE
+    | SetAttr::UID
+    | SetAttr::GID
+    | SetAttr::MTIME
+    | SetAttr::ATIME
+    | SetAttr::SIZE
+    | SetAttr::CTIME
+    | SetAttr::MTIME_NOW
+    | SetAttr::ATIME_NOW
+    | SetAttr::BTIME
+    | SetAttr::KILL_SGUID;
+
 impl Client {
     pub(crate) fn get_attr(&mut self, ticket: Ticket, node: Node, mask: Caps, event: Event) -> Step {
         match event {
@@ -31,6 +44,9 @@ impl Client {
             Event::Start => {
                 if !node.is_head() {
                     return Err(Errno::EROFS);
+                }
+                if set.mask & !SETTABLE != 0 {
+                    return Err(Errno::EINVAL);
                 }
                 if set.mask & SetAttr::SIZE != 0 && set.size > self.map.max_file_size {
                     return Err(Errno::EFBIG);

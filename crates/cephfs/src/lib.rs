@@ -24,7 +24,10 @@
 //! except for size and mtime of a file that is written.
 //!
 //! Not done: permissions are not checked here (servers check paths of keys); quotas are told but not enforced; data within inodes
-//! is refused (EOPNOTSUPP); no asynchronous creates, no lazy IO, no metrics, no reclaiming of another client's state.
+//! is refused (EOPNOTSUPP), and so are servers without the feature `reply_encoding`. A call that waits, for a lock for instance,
+//! cannot be cancelled. An append of two clients at once is no more atomic than libcephfs' (each asks for the size first). Layouts
+//! are told with the pool's number. No asynchronous creates, lazy IO, metrics, lookups by an inode's number alone, or reclaiming of
+//! another client's state. Only what `SetAttr` and `OpenArgs` name is taken; other bits get EINVAL.
 //!
 //! Source: src/client/Client.cc.
 #![forbid(unsafe_code)]

@@ -40,6 +40,18 @@ impl Client {
         SnapContext { seq, snaps: snaps.into_iter().rev().collect() }
     }
 
+    /// Keeps those realms that inodes are in, and those that they are within.
+    pub(crate) fn forget_realms(&mut self) {
+        let mut used = BTreeSet::new();
+        for inode in self.inodes.values() {
+            let mut at = inode.realm;
+            while let Some(realm) = self.realms.get(&at).filter(|_| used.insert(at)) {
+                at = realm.parent;
+            }
+        }
+        self.realms.retain(|ino, _| used.contains(ino));
+    }
+
     /// Whether a realm is `outer`, or within it.
     fn is_within(&self, realm: Ino, outer: &BTreeSet<Ino>) -> bool {
         let mut at = realm;
@@ -181,5 +193,32 @@ impl Client {
         (stat.quota, stat.rctime) = (m.quota, m.rctime);
         (stat.rbytes, stat.rfiles) = (number(m.rbytes), number(m.rfiles));
         stat.rsubdirs = number(m.rsubdirs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Settings;
+
+    #[test]
+    fn realms_are_kept_as_long_as_inodes_are_in_them() {
+        let mut client = Client::new(Settings::default());
+        for (ino, parent) in [(1, 0), (2, 1), (3, 2), (4, 1), (5, 5)] {
+            client.realms.insert(
+                Ino(ino),
+                Realm { parent: Ino(parent), seq: ino, snaps: vec![ino], ..Realm::default() },
+            );
+        }
+        client.inodes.insert(Node::head(Ino(9)), Inode { realm: Ino(3), ..Inode::default() });
+        client.forget_realms();
+        assert_eq!(client.realms.keys().map(|ino| ino.0).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(client.realm_context(Ino(3)), SnapContext { seq: 3, snaps: vec![3, 2, 1] });
+        let parent_since = 2;
+        client.realms.insert(
+            Ino(3),
+            Realm { parent: Ino(2), parent_since, seq: 3, snaps: vec![3], ..Realm::default() },
+        );
+        assert_eq!(client.realm_context(Ino(3)).snaps, [3, 2], "of parents only what came since");
     }
 }

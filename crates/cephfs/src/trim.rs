@@ -14,6 +14,9 @@ impl Client {
         if excess > 0 {
             self.forget_oldest(excess, |_| true);
         }
+        if self.realms.len() > self.settings.max_inodes {
+            self.forget_realms();
+        }
     }
 
     /// A server wants us to hold no more than `max` capabilities of it.

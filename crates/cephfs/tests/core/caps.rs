@@ -228,4 +228,7 @@ fn a_handle_that_does_not_write_or_is_closed_is_refused() {
     assert_eq!(w.done(ticket), Err(Errno::EBADF));
     let ticket = w.submit(Call::Open { node: cephfs::Node::head(FILE), flags: 0o2000 });
     assert_eq!(w.done(ticket), Err(Errno::EINVAL), "a flag that is not known");
+    let set = messages::fs::SetAttr { mask: 1 << 20, ..Default::default() };
+    let ticket = w.submit(Call::SetAttr { node: cephfs::Node::head(FILE), set });
+    assert_eq!(w.done(ticket), Err(Errno::EINVAL), "an attribute that is not known");
 }

@@ -13,4 +13,5 @@ mod data;
 mod failover;
 mod locks;
 mod namespace;
+mod ranks;
 mod snapshots;

@@ -52,7 +52,7 @@ pub struct Other {
 }
 
 const SCRIPT: &str = r#"
-import cephfs, fcntl, os, sys
+import cephfs, fcntl, json, os, subprocess, sys
 f = cephfs.LibCephFS(conffile=os.environ['CEPHFS_TEST_CONF'], auth_id='admin'); f.mount()
 kept = {}
 def content(seed, n): return bytes((i * 31 + (i >> 8) * 7 + seed) & 255 for i in range(n))
@@ -65,6 +65,9 @@ def same(path, seed, n):
 def names(path):
     with f.opendir(path) as d: return sorted(e.d_name.decode() for e in iter(lambda: f.readdir(d), None))[2:]
 def keep(path, how): kept[path] = f.open(path, how, 0o644)
+def subtrees(rank):
+    words = ['ceph', '-c', os.environ['CEPHFS_TEST_CONF'], 'tell', 'mds.cephfs:%d' % rank, 'get', 'subtrees']
+    return json.loads(subprocess.run(words, capture_output=True).stdout)
 def error(call):
     try: call(); return 0
     except cephfs.Error as e: return e.errno
