@@ -42,7 +42,7 @@ pub use io::{BootAddrs, FatalReason, HeartbeatNet, Input, LogLevel, Output, Peer
 pub use log::{PgLog, Recorded, Trimmed};
 pub use merge::{LogPart, MergeError, Merged, MergedShards};
 pub use missing::{Missing, MissingItem};
-pub use osd::{Logged, MetaError, OsdCore, Superblock, has_share};
+pub use osd::{Logged, MetaError, OsdCore, Purpose, Superblock, has_share};
 pub use pg::state::pg_state;
 pub use watch::{NewNotify, WatchKey, Watches};
 

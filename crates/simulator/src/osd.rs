@@ -14,6 +14,7 @@ use store::{FormatOptions, ObjectKey, Options, Store};
 use testkit::SimDevice;
 use types::{ConnId, Epoch, Fsid, OsdId};
 
+use crate::acks::Undurable;
 use crate::device::{self, Job};
 use crate::faults::{Death, Trigger};
 use crate::holds::Holds;
@@ -56,11 +57,16 @@ pub struct OsdHost {
     /// The batch of inputs that it handles.
     pub batch: Batch,
     pub holds: Holds,
-    epoch: Epoch,
+    /// What it has submitted and not made durable.
+    pub undurable: Undurable,
+    /// That of its newest map, which it keeps in death.
+    pub epoch: Epoch,
     /// The device at the last start, for a mutant.
     old: Option<Arc<SimDevice>>,
     /// Its disk is one that was given up: a stop is what is expected.
     pub refusable: bool,
+    /// In which life its disk was first used.
+    pub first_life_of_disk: u32,
     /// A disk that was taken out.
     pub taken: Option<Arc<SimDevice>>,
     /// Its disk is lost, and another one is on its way.
@@ -100,9 +106,11 @@ impl OsdHost {
             inputs: 0,
             batch: Batch::default(),
             holds: Holds::default(),
+            undurable: Undurable::default(),
             epoch: Epoch(0),
             old: None,
             refusable: false,
+            first_life_of_disk: 0,
             taken: None,
             awaits: None,
             rate: clock.0,
@@ -223,6 +231,7 @@ impl World {
         host.commit_wanted = false;
         host.batch = Batch::default();
         host.holds = Holds::default();
+        host.undurable = Undurable::default();
         self.drop_connections(Node::Osd(osd), death);
     }
 
@@ -244,6 +253,7 @@ impl World {
         let Some(core) = &mut host.core else { return };
         let mut out = std::mem::take(&mut self.spare.osd);
         core.handle(now, input, &mut out);
+        host.undurable.look(core);
         host.inputs += 1;
         if host.inputs % CHECK_EVERY == 0 {
             core.assert_invariants();
@@ -444,6 +454,7 @@ impl World {
         }
         host.taken = Some(std::mem::replace(&mut host.device, Arc::new(device)));
         host.refusable = false;
+        host.first_life_of_disk = host.life + 1;
     }
 
     /// The disk that was taken out is back; the present one is kept.
@@ -454,6 +465,7 @@ impl World {
         }
         if let Some(taken) = host.taken.take() {
             host.refusable = !host.refusable;
+            host.first_life_of_disk = host.life + 1;
             host.taken = Some(std::mem::replace(&mut host.device, taken));
         }
     }

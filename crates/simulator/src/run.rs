@@ -329,7 +329,7 @@ impl World {
         planned.filter(|(i, _)| !self.came.contains(i)).map(|(i, f)| format!("{i}: {f}")).collect()
     }
 
-    fn pause_clients(&mut self) {
+    pub fn pause_clients(&mut self) {
         self.clients.iter_mut().for_each(|c| c.paused = true);
         self.guests.iter_mut().for_each(|g| g.paused = true);
     }

@@ -219,7 +219,7 @@ rows![
     suspended_primary ["marked down alive" 3, "hosts suspended" 3],
     stale_primary_with_rare_heartbeats ["marked down alive" 3],
     primary_replaced_while_a_member_supports_it ["marked down alive" 2],
-    power_loss_of_one ["requests sent again" 9],
+    power_loss_of_one ["requests sent again" 9, "acknowledged writes looked for on the media of the dead" 1],
     power_loss_of_all ["requests sent again" 6],
     power_loss_of_all_with_two_copies ["requests sent again" 6],
     failing_devices ["devices failed" 5],

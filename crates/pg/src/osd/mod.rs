@@ -56,7 +56,7 @@ use crate::pg::{Pg, persist};
 use boot::Boot;
 use heartbeat::Heartbeats;
 pub use hold::has_share;
-pub use inspect::Logged;
+pub use inspect::{Logged, Purpose};
 use route::Waiting;
 use session::Session;
 use shared::Shared;
