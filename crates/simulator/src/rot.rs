@@ -113,6 +113,9 @@ impl World {
                 let how = spoil(&self.osds[osd as usize].device, offset, nth);
                 self.say(|| format!("ROT at {offset} of osd.{osd}: {object} ({how})"));
                 self.board.count("rotten blocks");
+                if how == STALE {
+                    self.board.count("blocks with older content");
+                }
                 self.rotted.insert((osd, object.clone()));
                 self.rot = Some(Rot { osd, object, since: self.now, asked: 0 });
                 self.plan_in(FIRST_SCRUB, Event::LookAtRot);
@@ -226,13 +229,17 @@ impl World {
     }
 }
 
+/// What there was before the last write was nothing, or something older.
+const LOST: &str = "a lost write";
+const STALE: &str = "a lost write over older content";
+
 /// Spoils a block: a bit flips, its last write never came, or one that was meant for elsewhere did. Says
 /// which.
 fn spoil(device: &SimDevice, offset: u64, nth: u64) -> &'static str {
     let mut r = testkit::Rng::new(nth);
     let here = device.peek(offset, BLOCK);
     let (content, how) = if r.one_in(2) {
-        (vec![0; BLOCK], "a lost write")
+        device.older(offset).map_or((vec![0; BLOCK], LOST), |older| (older.to_vec(), STALE))
     } else {
         let blocks = store::Device::len(device) / BLOCK as u64;
         (device.peek(r.below(blocks) * BLOCK as u64, BLOCK), "a misdirected write")

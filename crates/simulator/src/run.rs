@@ -9,7 +9,7 @@ use testkit::Rng;
 use crate::admin::Admin;
 use crate::board::Board;
 use crate::client::{Client, object_name};
-use crate::faults::{Fault, plan};
+use crate::faults::{Fault, FaultKind, plan};
 use crate::guest::Guest;
 use crate::history::{Call, Hash};
 use crate::linear::{Verdict, check};
@@ -146,7 +146,15 @@ impl World {
         };
         let osds = (0..o.osds)
             .map(|osd| OsdHost::new(osd, o.osd_clock(osd), [o.device_mb, o.log_kb]))
-            .collect::<Result<_, _>>();
+            .collect::<Result<Vec<_>, _>>();
+        let osds: Vec<OsdHost> = osds.map_err(|e| format!("the store cannot be made: {e}"))?;
+        let plan = plan(&scenario);
+        if plan
+            .iter()
+            .any(|fault| matches!(fault.kind, FaultKind::Rot { .. } | FaultKind::RotAnywhere { .. }))
+        {
+            osds.iter().for_each(|host| host.device.keep_older());
+        }
         let genesis = first_snapshot(&scenario, now);
         Ok(Self {
             now: 0,
@@ -157,7 +165,7 @@ impl World {
                 scenario.wire.then(|| Wire::new(seed, scenario.mutant)),
             ),
             rng: Rng::new(seed ^ 0x5_0121),
-            plan: plan(&scenario),
+            plan,
             armed: Vec::new(),
             mons: (0..o.mons).map(|m| MonHost::new(&scenario, m, &genesis)).collect(),
             agreed: Agreed::default(),
@@ -167,7 +175,7 @@ impl World {
             puller: Node::Admin,
             marks: Vec::new(),
             mgr: MgrHost::default(),
-            osds: osds.map_err(|e| format!("the store cannot be made: {e}"))?,
+            osds,
             clients: (0..o.clients).map(|c| Client::new(seed, c, o.clients, o.reader)).collect(),
             guests: o.guests.iter().enumerate().map(|(g, kind)| Guest::new(seed, g, *kind)).collect(),
             board: Board::default(),

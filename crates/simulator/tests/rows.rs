@@ -120,7 +120,7 @@ fn coded_shards_rot() {
 
 #[test]
 fn rot_in_data() {
-    for r in all_happen("rot_in_data", &[("rotten blocks", 5)]) {
+    for r in all_happen("rot_in_data", &[("rotten blocks", 5), ("blocks with older content", 1)]) {
         assert_eq!(did(&r, "rotten blocks"), did(&r, "mended"), "{:?}", r.guests);
     }
 }

@@ -10,6 +10,8 @@ use crate::Rng;
 use crate::crash::Epoch;
 
 const PAGE: usize = 4096;
+/// Pages of which it is kept what they held before.
+const OLDER_PAGES: usize = 4_096;
 const EIO: i32 = 5;
 
 /// The medium's content, of whole pages; cloning shares them, and what is written whole shares the writer's
@@ -196,6 +198,26 @@ struct State {
     is_slow: bool,
     /// What discards have left so far, as long as the longest of them.
     junk: Bytes,
+    /// What pages held before they were written last, if that is kept.
+    older: Option<BTreeMap<usize, Bytes>>,
+}
+
+impl State {
+    /// A write as reads see it.
+    fn put(&mut self, offset: u64, data: &Bytes) {
+        if let Some(older) = &mut self.older {
+            for index in offset as usize / PAGE..(offset as usize + data.len()).div_ceil(PAGE) {
+                match self.current.page(index) {
+                    Some(page) => drop(older.insert(index, page.clone())),
+                    None => drop(older.remove(&index)),
+                }
+            }
+            while older.len() > OLDER_PAGES {
+                older.pop_first();
+            }
+        }
+        self.current.write(offset, data);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -241,6 +263,7 @@ impl SimDevice {
             epochs: Vec::new(),
             is_slow: false,
             junk: Bytes::new(),
+            older: None,
         };
         Self { state: Mutex::new(state), len, sector }
     }
@@ -252,6 +275,16 @@ impl SimDevice {
     /// Whether reads have to wait for the medium from now on: nothing is read at once.
     pub fn set_slow(&self, slow: bool) {
         self.state().is_slow = slow;
+    }
+
+    /// Keeps what pages held before they were written last, of some thousand pages.
+    pub fn keep_older(&self) {
+        self.state().older.get_or_insert_default();
+    }
+
+    /// What a page would hold if the last write to it had never come; `None` where that is not known.
+    pub fn older(&self, offset: u64) -> Option<Bytes> {
+        self.state().older.as_ref()?.get(&(offset as usize / PAGE)).cloned()
     }
 
     pub fn sector(&self) -> usize {
@@ -276,7 +309,9 @@ impl SimDevice {
     pub fn crash(&self, fates: &[Fate], order: &[usize]) -> Self {
         let state = self.state();
         let epoch = Epoch { base: state.stable.clone(), writes: state.unsynced.clone() };
-        epoch.crash(self.len, self.sector, fates, order)
+        let after = epoch.crash(self.len, self.sector, fates, order);
+        after.state().older.clone_from(&state.older);
+        after
     }
 
     /// The device after a power loss now that loses everything that was not flushed.
@@ -378,7 +413,7 @@ impl SimDevice {
             Some(FaultKind::Misdirect(to)) => to,
             _ => offset,
         };
-        state.current.write(to, data);
+        state.put(to, data);
         let State { stable, current, unsynced, .. } = &mut *state;
         stable.share(current, to, data.len());
         // What lay in the cache for the same place is older.
@@ -401,7 +436,7 @@ impl SimDevice {
             Some(FaultKind::Misdirect(to)) => to,
             _ => offset,
         };
-        state.current.write(to, &data);
+        state.put(to, &data);
         state.drop_after = state.drop_after.map(|n| n.saturating_sub(1));
         if state.drop_after.take_if(|n| *n == 0).is_some() {
             state.dropped = true;
@@ -597,6 +632,26 @@ mod tests {
         assert!(d.flush().is_err() && d.flush().is_err());
         assert_eq!(d.calls(DeviceOp::Write), 5);
         assert!(d.write_at(1 << 16, &page(1)).is_err());
+    }
+
+    #[test]
+    fn what_pages_held_before_is_kept() {
+        let d = SimDevice::new(1 << 26);
+        d.write_at(0, &page(1)).unwrap();
+        d.write_at(0, &page(2)).unwrap();
+        assert_eq!(d.older(0), None, "nobody asked for it");
+        d.keep_older();
+        d.write_at(0, &page(3)).unwrap();
+        d.write_through(4096, &page(4).into()).unwrap();
+        assert_eq!((d.older(0), d.older(4096)), (Some(page(2).into()), None));
+        d.flush().unwrap();
+        d.write_at(0, &[page(5), page(6)].concat()).unwrap();
+        let after = d.crash(&[Fate::Lost], &[0]);
+        assert_eq!((after.older(0), after.older(4096)), (Some(page(3).into()), Some(page(4).into())));
+        for index in 0..OLDER_PAGES as u64 + 9 {
+            (7..9).for_each(|v| d.write_at(index * 4096, &page(v)).unwrap());
+        }
+        assert_eq!((d.older(0), d.older(OLDER_PAGES as u64 * 4096)), (None, Some(page(7).into())));
     }
 
     #[test]
