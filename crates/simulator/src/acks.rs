@@ -199,8 +199,8 @@ mod tests {
         let (place, _) = world.fault_of(osd as i32, 1, asked).expect("a fault");
         assert_eq!(place, "store");
         let end = world.now + SECOND;
-        world.pause_clients();
         world.run_until(end, |_| false);
-        assert_eq!(world.osds[osd].undurable.below(id, version), None);
+        let told = world.violations.first().expect("the client was answered");
+        assert!(told.contains("has not made"), "{told}");
     }
 }

@@ -58,7 +58,7 @@ impl World {
         self.heard_of(d, nodes);
         if wire.header.ty == LOLIGO_MON_PEER {
             if let Node::Mon(mon) = nodes[d.to as usize] {
-                self.mon_input(mon, monitor::Input::Peer { conn: d.conn, data: wire.data.clone() });
+                self.peer_message(mon, d.conn, nodes[d.to.other() as usize], wire.data.clone());
             }
             return;
         }

@@ -2,6 +2,7 @@
 //! planted bugs. The seed still chooses delays, contents and which copy of a torn write survives.
 
 mod coded;
+mod late;
 mod links;
 mod resends;
 mod starts;
@@ -13,6 +14,7 @@ use crate::net::Node;
 use crate::queue::{MICROSECOND, MILLISECOND, SECOND, Time};
 use crate::scenario::{Options, Scenario};
 use coded::*;
+use late::*;
 use links::*;
 use resends::{late_resends_after_backfill, late_resends_after_splits};
 use starts::{
@@ -61,6 +63,7 @@ fn usual(o: &mut Options, seed: u64) {
         beacon_s: 60,
         cold: 0,
         garbled: None,
+        osds_per_host: 1,
         guests: Vec::new(),
         log_kb: 8 << 10,
         mon_snapshot_every: if seed % 2 == 0 { 20 } else { 1_000 },
@@ -146,6 +149,9 @@ catalog![
     coded_disks_are_lost,
     coded_shards_rot,
     coded_pgs_split_and_move,
+    deaths_at_each_step,
+    whole_hosts_are_lost,
+    pools_come_and_go_under_use,
 ];
 
 const KILLED: Death = Death::Killed;

@@ -5,9 +5,11 @@ use std::fmt;
 use testkit::Rng;
 
 use crate::client::is_reader;
+use crate::late;
 use crate::net::Node;
+use crate::phases::Moment;
 use crate::queue::{MILLISECOND, SECOND, Time};
-use crate::scenario::{Level, Scenario};
+use crate::scenario::{Level, Scenario, is_late};
 
 /// Faults around guests are no further apart than 3/2 of this.
 const GUEST_FAULTS: Time = 30 * SECOND;
@@ -185,6 +187,12 @@ pub enum FaultKind {
         death: Death,
         down: Time,
     },
+    /// The same of all OSDs and the monitor of one host.
+    LoseHost {
+        host: usize,
+        death: Death,
+        down: Time,
+    },
     /// A process stands still, and its clock goes on.
     Freeze {
         node: Node,
@@ -243,6 +251,12 @@ pub enum Trigger {
     MonWrite,
     /// The leading monitor's log is durable, and it does not know yet.
     MonDurable,
+    /// The k-th message or commit (from 1) since a PG or the monitors began what they go through. It is
+    /// counted from when the fault's time has come.
+    Nth {
+        what: Moment,
+        k: u32,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -306,6 +320,9 @@ pub fn plan(s: &Scenario) -> Vec<Fault> {
     }
     if s.guests {
         around_guests(s, &mut out);
+    }
+    if is_late(s.profile, s.seed) {
+        late::plan(s, &mut out);
     }
     out
 }
@@ -456,7 +473,7 @@ fn long_islands(s: &Scenario, out: &mut Vec<Fault>) {
 }
 
 /// Mostly short, at times long enough to be marked down, rarely long enough to be marked out.
-fn lasts(r: &mut Rng, s: &Scenario) -> Time {
+pub(crate) fn lasts(r: &mut Rng, s: &Scenario) -> Time {
     let grace = s.options.heartbeat_grace_s * SECOND;
     match r.below(10) {
         0..=3 => 20 * MILLISECOND + r.below(SECOND),
@@ -466,7 +483,7 @@ fn lasts(r: &mut Rng, s: &Scenario) -> Time {
     }
 }
 
-fn death(r: &mut Rng) -> Death {
+pub(crate) fn death(r: &mut Rng) -> Death {
     if r.one_in(3) { Death::PowerLoss } else { Death::Killed }
 }
 

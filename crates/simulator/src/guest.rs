@@ -23,6 +23,7 @@ use crate::net::{End, Node};
 use crate::queue::{MILLISECOND, SECOND, Time};
 use crate::scenario::Options;
 use crate::snaps::Snapper;
+use crate::visits::Visitor;
 use crate::watches::{Notifier, Watcher};
 use crate::world::{Event, MonLink, World, life_of};
 
@@ -40,6 +41,8 @@ pub enum GuestKind {
     Notifier,
     /// Writes until the disks are full, removes everything, and begins again.
     Filler,
+    /// Uses pools that come and go.
+    Visitor,
 }
 
 impl fmt::Display for GuestKind {
@@ -51,6 +54,7 @@ impl fmt::Display for GuestKind {
             Self::Watcher => "watcher",
             Self::Notifier => "notifier",
             Self::Filler => "filler",
+            Self::Visitor => "visitor",
         })
     }
 }
@@ -61,6 +65,7 @@ enum Role {
     Watch(Watcher),
     Notify(Notifier),
     Fill(Filler),
+    Visit(Visitor),
 }
 
 impl Role {
@@ -72,6 +77,7 @@ impl Role {
             GuestKind::Watcher => Self::Watch(Watcher::default()),
             GuestKind::Notifier => Self::Notify(Notifier::default()),
             GuestKind::Filler => Self::Fill(Filler::default()),
+            GuestKind::Visitor => Self::Visit(Visitor::new(g)),
         }
     }
 
@@ -82,6 +88,7 @@ impl Role {
             Self::Watch(r) => r.act(cx, what),
             Self::Notify(r) => r.act(cx, what),
             Self::Fill(r) => r.act(cx, what),
+            Self::Visit(r) => r.act(cx, what),
         }
     }
 
@@ -91,6 +98,7 @@ impl Role {
             Self::Snaps(r) => r.has_finished(),
             Self::Notify(r) => r.has_finished(),
             Self::Fill(r) => r.has_finished(),
+            Self::Visit(r) => r.has_finished(),
             Self::Locks(_) | Self::Watch(_) => true,
         }
     }

@@ -62,7 +62,11 @@ impl World {
             FaultKind::Scrub { deep, repair } => return self.scrub_all(deep, repair),
             FaultKind::Rot { nth } => return self.try_rot(nth, ROT_TRIES),
             FaultKind::LoseDisks { osds, death, down } => {
-                return self.inject_loss(index, &osds, death, down);
+                return self.inject_loss(index, &osds, None, death, down);
+            }
+            FaultKind::LoseHost { host, death, down } => {
+                let (osds, mon) = self.on_host(host);
+                return self.inject_loss(index, &osds, mon, death, down);
             }
             _ if self.waits_for_mending(&kind) => return self.plan_in(SECOND / 2, Event::Inject(index)),
             FaultKind::AddMon { early } => return self.add_mon(index, early),
@@ -114,10 +118,13 @@ impl World {
         }
     }
 
-    fn inject_loss(&mut self, index: usize, osds: &[i32], death: Death, down: Time) {
+    fn inject_loss(&mut self, index: usize, osds: &[i32], mon: Option<usize>, death: Death, down: Time) {
+        let is_host = matches!(self.plan[index].kind, FaultKind::LoseHost { .. });
         if self.rot.is_some() {
             self.plan_in(SECOND / 2, Event::Fault(index));
-        } else if !self.lose_disks(index, osds, death, down) {
+        } else if is_host && !self.lose_host(index, osds, mon, death, down)
+            || !is_host && !self.lose_disks(index, osds, death, down)
+        {
             // The next such moment may do.
             self.plan_in(SECOND, Event::Fault(index));
         } else if self.came.contains(&index) {

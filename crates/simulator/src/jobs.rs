@@ -35,6 +35,7 @@ impl World {
             self.go_on(osd, &job);
             self.osds[osd as usize].committing = Some(job);
             self.pull(Trigger::Submit, Node::Osd(osd));
+            self.step_of_device(Node::Osd(osd));
         }
         if let Some(checkpoint) = checkpoint {
             let time = self.device_time(slow, 4 << 20) * 4;

@@ -11,6 +11,7 @@ mod scenario;
 mod search;
 
 mod faults;
+mod late;
 mod mutant;
 
 mod inject;
@@ -35,10 +36,12 @@ mod mon;
 mod mon_shell;
 mod objecter;
 mod osd;
+mod phases;
 mod reads;
 mod rot;
 mod slices;
 mod snaps;
+mod visits;
 mod watches;
 
 mod workload;
@@ -62,6 +65,7 @@ pub use history::{Call, Content, Outcome, Record, State};
 pub use linear::{Verdict, check};
 pub use mutant::Mutant;
 pub use net::Node;
+pub use phases::{Moment, Phase, Step};
 pub use planted::{NOT_FOUND, PLANTED, Plant, Unfound};
 pub use run::{Report, faults, run, run_verbose};
 pub use scenario::{Level, Options, Profile, Scenario};

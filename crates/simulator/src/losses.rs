@@ -29,11 +29,7 @@ impl World {
     /// Takes the disks of as many of these OSDs as can go, with all that they hold. False when it has to be tried again.
     pub fn lose_disks(&mut self, index: usize, osds: &[i32], death: Death, down: Time) -> bool {
         let most = (1..=osds.len()).rev().find(|n| self.can_lose(&osds[..*n]));
-        let Some(most) = most else {
-            let tries = self.tries.entry(index).or_default();
-            *tries += 1;
-            return *tries > TRIES;
-        };
+        let Some(most) = most else { return self.gives_up(index) };
         self.came.insert(index);
         self.happened("disks lost for good, at a time");
         for osd in &osds[..most] {
@@ -47,6 +43,43 @@ impl World {
             self.plan_in(down.max(SECOND), Event::Start(Node::Osd(*osd)));
         }
         true
+    }
+
+    /// Whether a fault has waited often enough for its moment.
+    fn gives_up(&mut self, index: usize) -> bool {
+        let tries = self.tries.entry(index).or_default();
+        *tries += 1;
+        *tries > TRIES
+    }
+
+    /// The OSDs and the monitor of a host.
+    pub fn on_host(&self, host: usize) -> (Vec<i32>, Option<usize>) {
+        let here = |node: Node| self.host_of(node) == Some(host);
+        let osds = (0..self.scenario.options.osds).filter(|osd| here(Node::Osd(*osd)));
+        (osds.collect(), self.listed_mons().into_iter().find(|mon| here(Node::Mon(*mon))))
+    }
+
+    /// Takes a host with all its disks. Of what its monitor promised the others have to have it all, and a lone
+    /// one is never lost. False when it has to be tried again.
+    pub fn lose_host(
+        &mut self,
+        index: usize,
+        osds: &[i32],
+        mon: Option<usize>,
+        death: Death,
+        down: Time,
+    ) -> bool {
+        let spares_mon = mon.is_none() || self.listed_mons().len() >= 3 && self.mons_whole();
+        if !spares_mon || osds.is_empty() || !self.can_lose(osds) {
+            return self.gives_up(index);
+        }
+        self.happened("hosts lost for good");
+        if let Some(mon) = mon {
+            self.crash_mon(mon, death);
+            self.wipe_mon_disk(mon);
+            self.plan_in(down.max(SECOND), Event::Start(Node::Mon(mon)));
+        }
+        self.lose_disks(index, osds, death, down)
     }
 
     /// Whether each PG has a member that is none of these and has everything. PGs are those of the newest

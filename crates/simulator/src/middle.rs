@@ -34,17 +34,17 @@ impl Standstill {
     }
 }
 
-/// Which host a process is on, where hosts matter.
-fn host_of(node: Node) -> Option<usize> {
-    match node {
-        Node::Mon(mon) => Some(mon),
-        Node::Osd(osd) => usize::try_from(osd).ok(),
-        Node::Mgr => Some(0),
-        Node::Admin | Node::Client(_) | Node::Guest(_) => None,
-    }
-}
-
 impl World {
+    /// Which host a process is on, where hosts matter.
+    pub fn host_of(&self, node: Node) -> Option<usize> {
+        match node {
+            Node::Mon(mon) => Some(mon),
+            Node::Osd(osd) => usize::try_from(osd).ok().map(|osd| osd / self.scenario.options.osds_per_host),
+            Node::Mgr => Some(0),
+            Node::Admin | Node::Client(_) | Node::Guest(_) => None,
+        }
+    }
+
     /// A firewall answers for the targets: connections are reset, new ones refused, though both ends live.
     pub fn refuse_between(&mut self, pairs: Vec<(Node, Node)>, until: Time) {
         let over = self.now >= until || self.healed;
@@ -119,13 +119,13 @@ impl World {
     }
 
     fn is_suspended_until(&self, node: Node) -> Option<Time> {
-        let host = self.suspended.get(&host_of(node)?)?;
+        let host = self.suspended.get(&self.host_of(node)?)?;
         (host.until > self.now).then_some(host.until)
     }
 
     /// What the monotonic clock of a process's host has missed.
     pub fn missed_by(&self, node: Node) -> Time {
-        let host = host_of(node).and_then(|host| self.suspended.get(&host));
+        let host = self.host_of(node).and_then(|host| self.suspended.get(&host));
         host.map_or(0, |host| host.missed(self.now))
     }
 

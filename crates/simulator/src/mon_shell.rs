@@ -142,6 +142,7 @@ impl World {
         if self.mon_leader() == Some(at) {
             self.pull(Trigger::MonWrite, Node::Mon(at));
         }
+        self.step_of_device(Node::Mon(at));
         let delay = 500 * MICROSECOND + self.rng.below(5 * MILLISECOND);
         if self.scenario.mutant == Some(Mutant::MonForgets) {
             self.plan_in(delay * 40, Event::MonAppended { mon: at, life });

@@ -18,6 +18,7 @@ use crate::mon::{MonHost, first_snapshot};
 use crate::mon_shell::Agreed;
 use crate::net::{Net, Node};
 use crate::osd::OsdHost;
+use crate::phases::Phases;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
 use crate::scenario::Scenario;
 use crate::wire::Wire;
@@ -210,6 +211,7 @@ impl World {
             versions: BTreeMap::new(),
             spare: Spare::default(),
             garbler: Rng::new(seed ^ 0x6a_7b1e5),
+            phases: Phases::default(),
             scenario,
         })
     }
@@ -337,7 +339,7 @@ impl World {
         planned.filter(|(i, _)| !self.came.contains(i)).map(|(i, f)| format!("{i}: {f}")).collect()
     }
 
-    pub fn pause_clients(&mut self) {
+    fn pause_clients(&mut self) {
         self.clients.iter_mut().for_each(|c| c.paused = true);
         self.guests.iter_mut().for_each(|g| g.paused = true);
     }

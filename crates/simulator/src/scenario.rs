@@ -162,6 +162,8 @@ pub struct Options {
     pub reader: Option<usize>,
     /// One of so many messages between OSDs does not decode where it arrives.
     pub garbled: Option<u64>,
+    /// So many OSDs share a host, and end with it.
+    pub osds_per_host: usize,
     /// Each OSD's device, and how much of it is the store's log: a small one is emptied often.
     pub device_mb: u64,
     pub log_kb: u64,
@@ -213,6 +215,7 @@ impl Options {
             only_guests_die: false,
             reader: None,
             garbled: None,
+            osds_per_host: 1,
             device_mb: 96,
             log_kb: 8 << 10,
         }
@@ -274,8 +277,17 @@ impl Options {
         };
         if is_late(profile, seed) {
             o.garbled = garbled_of(seed);
+            o.osds_per_host = 1 + usize::from(Rng::new(seed ^ 0x40_5750_5e).one_in(3));
+            o.add_visitor(seed);
         }
         o
+    }
+
+    /// At half of the late seeds somebody uses pools that come and go.
+    fn add_visitor(&mut self, seed: u64) {
+        if Rng::new(seed ^ 0x71_5170).one_in(2) {
+            self.guests.push(GuestKind::Visitor);
+        }
     }
 
     /// A request that is sent again after more writes than its PG remembers runs twice, and nobody promised
@@ -285,8 +297,11 @@ impl Options {
         self.dups_tracked = self.dups_tracked.max((a_second * LONGEST_ISLAND_S).min(MOST_DUPS));
     }
 
-    fn add_guests(&mut self, seed: u64) {
+    fn add_guests(&mut self, profile: Profile, seed: u64) {
         self.guests = guests_of(seed);
+        if is_late(profile, seed) {
+            self.add_visitor(seed);
+        }
         // Rot comes to what lies in its place.
         self.log_kb = *Rng::new(seed ^ 0x10_6b62).pick(&[1 << 10, 1 << 10, 8 << 10]);
     }
@@ -394,7 +409,7 @@ impl Scenario {
     #[must_use]
     pub fn with_guests(mut self) -> Self {
         self.guests = true;
-        self.options.add_guests(self.seed);
+        self.options.add_guests(self.profile, self.seed);
         self
     }
 
@@ -431,7 +446,7 @@ impl Scenario {
     pub fn with_profile(self, profile: Profile) -> Self {
         let mut out = Self { profile, options: Options::new(profile, self.seed), ..self };
         if out.guests {
-            out.options.add_guests(out.seed);
+            out.options.add_guests(profile, out.seed);
         }
         if out.coded {
             out.options.add_coded(out.seed);

@@ -21,6 +21,7 @@ use crate::mon_shell::Agreed;
 use crate::mutant::Mutant;
 use crate::net::{Arrival, Delivery, End, Net, Node, Packet};
 use crate::osd::OsdHost;
+use crate::phases::Phases;
 use crate::queue::{MILLISECOND, Queue, SECOND, Time};
 use crate::rot::Rot;
 use crate::scenario::Scenario;
@@ -248,6 +249,8 @@ pub struct World {
     pub spare: Spare,
     /// Which messages do not decode.
     pub garbler: Rng,
+    /// What faults may wait for, step by step.
+    pub phases: Phases,
 }
 
 /// Empty lists for what cores put out, with their memory from the event before.
@@ -495,7 +498,7 @@ impl World {
             }
             Packet::Peer(data) => {
                 if let Node::Mon(mon) = to {
-                    self.mon_input(mon, monitor::Input::Peer { conn: d.conn, data });
+                    self.peer_message(mon, d.conn, nodes[d.to.other() as usize], data);
                 }
             }
             Packet::Ping => self.net.send_packet(self.now, d.conn, d.to, Packet::Pong),
@@ -791,6 +794,9 @@ impl World {
             return self.does_not_decode(d, nodes);
         }
         let (me, other) = (nodes[d.to as usize], nodes[d.to.other() as usize]);
+        if let (Node::Osd(_), Node::Osd(_)) = (me, other) {
+            self.step_of_osds([other, me], &msg);
+        }
         match me {
             Node::Mon(mon) => self.mon_message(mon, d.conn, tid, msg),
             Node::Mgr if d.to == End::Target => {

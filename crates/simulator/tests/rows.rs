@@ -258,6 +258,14 @@ rows![
     late_resends_after_splits ["PGs split" 31, "requests sent again" 15],
     late_resends_after_backfill ["requests sent again" 20, "marked down dead" 3],
     a_member_restarts_within_its_lease ["marked down alive" 1, "requests sent again" 50],
+    whole_hosts_are_lost ["hosts lost for good" 3, "disks lost for good" 6, "monitors' disks lost" 3],
+    pools_come_and_go_under_use ["writes to pools that come and go" 30, "requests whose pool had gone" 2],
+    deaths_at_each_step [
+        "faults at a message of peering" 2, "faults at a commit of peering" 2,
+        "faults at a message of recovery" 2, "faults at a commit of recovery" 2,
+        "faults at a message of a backfill" 2, "faults at a commit of a backfill" 2,
+        "faults at a message of an election" 2, "faults at a commit of an election" 2
+    ],
     coded_members_die_in_turn ["marked down dead" 6],
     coded_stripes_change_in_part ["marked down dead" 3],
     coded_writes_that_a_primary_has_alone ["links between OSDs that held messages back" 4, "marked down dead" 4],
