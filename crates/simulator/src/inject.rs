@@ -51,11 +51,8 @@ impl World {
             return;
         }
         self.say(|| format!("FAULT {index}: {kind:?}"));
-        match kind {
-            FaultKind::Note | FaultKind::Scrub { .. } | FaultKind::Rot { .. } => {
-                self.came.insert(index);
-            }
-            _ => {}
+        if matches!(kind, FaultKind::Note | FaultKind::Scrub { .. } | FaultKind::Rot { .. }) {
+            self.came.insert(index);
         }
         match kind {
             FaultKind::Note => return self.note(),

@@ -137,6 +137,19 @@ impl Report {
     }
 }
 
+/// The OSDs with their empty disks. Where any of them is to rot, they keep what was written over.
+fn hosts(scenario: &Scenario, plan: &[Fault]) -> Result<Vec<OsdHost>, String> {
+    let o = &scenario.options;
+    let host = |osd| OsdHost::new(osd, o.osd_clock(osd), [o.device_mb, o.log_kb]);
+    let hosts: Result<Vec<_>, _> = (0..o.osds).map(host).collect();
+    let hosts = hosts.map_err(|e| format!("the store cannot be made: {e}"))?;
+    let rots = |fault: &Fault| matches!(fault.kind, FaultKind::Rot { .. } | FaultKind::RotAnywhere { .. });
+    if plan.iter().any(rots) {
+        hosts.iter().for_each(|host| host.device.keep_older());
+    }
+    Ok(hosts)
+}
+
 impl World {
     pub fn new(scenario: Scenario) -> Result<Self, String> {
         let seed = scenario.seed;
@@ -145,17 +158,8 @@ impl World {
             mono: std::time::Duration::ZERO,
             wall: types::Utime::from_unix(std::time::Duration::from_secs(1_700_000_000)),
         };
-        let osds = (0..o.osds)
-            .map(|osd| OsdHost::new(osd, o.osd_clock(osd), [o.device_mb, o.log_kb]))
-            .collect::<Result<Vec<_>, _>>();
-        let osds: Vec<OsdHost> = osds.map_err(|e| format!("the store cannot be made: {e}"))?;
         let plan = plan(&scenario);
-        if plan
-            .iter()
-            .any(|fault| matches!(fault.kind, FaultKind::Rot { .. } | FaultKind::RotAnywhere { .. }))
-        {
-            osds.iter().for_each(|host| host.device.keep_older());
-        }
+        let osds = hosts(&scenario, &plan)?;
         let genesis = first_snapshot(&scenario, now);
         Ok(Self {
             now: 0,
