@@ -18,6 +18,7 @@ use crate::contain::contained;
 use crate::io::{Input, Output};
 use crate::proposal::{Answer, Batch, InFlight, Proposal, Waiting, decode_snapshot, encode_snapshot};
 use crate::service::commands::ack;
+use crate::service::faults::Faults;
 use crate::service::fresh::Freshness;
 use crate::service::health_log::Logged;
 use crate::service::held::HeldDigest;
@@ -83,6 +84,8 @@ pub struct Monitor {
     /// What the leader knows of OSDs and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
+    /// The manager that last took its own place, and until when (monotonic) that is made up for.
+    pub(crate) mgr_restarts: Option<(String, Duration)>,
     /// Beacons of metadata servers, by daemon.
     pub(crate) mds_seen: BTreeMap<u64, MdsSeen>,
     /// Until when (monotonic) what each key's metadata servers came and went is made up for.
@@ -91,10 +94,8 @@ pub struct Monitor {
     pub(crate) mds_ticked: Option<Duration>,
     /// The metadata server that was refused last, of which the cluster log has been told.
     pub(crate) mds_refused: Option<u64>,
-    /// The manager whose last report was refused, of which the cluster log has been told.
-    pub(crate) report_refused: Option<u64>,
-    /// Whose beacons were refused: that is said once of each.
-    pub(crate) beacons_refused: BTreeSet<String>,
+    /// What managers said that was refused, of which the cluster log has been told.
+    pub(crate) faults: Faults,
     /// OSDs whose boot was refused because they are Ceph's, of which the cluster log has been told.
     pub(crate) osds_of_ceph: BTreeSet<i32>,
     /// Hosts from which monitors of Ceph's were turned away, of which the log has been told.
@@ -171,12 +172,12 @@ impl Monitor {
             snapshot_index: index,
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
+            mgr_restarts: None,
             mds_seen: BTreeMap::new(),
             mds_comes: BTreeMap::new(),
             mds_ticked: None,
             mds_refused: None,
-            report_refused: None,
-            beacons_refused: BTreeSet::new(),
+            faults: Faults::default(),
             osds_of_ceph: BTreeSet::new(),
             mons_of_ceph: BTreeSet::new(),
             options_published: (0, 0),

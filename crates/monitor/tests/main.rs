@@ -12,6 +12,7 @@ mod file_systems;
 mod gone;
 mod health;
 mod idle;
+mod manager_faults;
 mod managers;
 mod members;
 mod mon_places;

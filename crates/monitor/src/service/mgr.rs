@@ -14,11 +14,12 @@ use maps::ServiceMap;
 use messages::Message;
 use messages::mgr::{HealthCheck, MMgrBeacon, MMonMgrReport, MPgDigest};
 use messages::pg_map_digest::PgMapDigest;
-use types::{AddrKind, ConnId, Now, PoolId, Utime};
+use types::{AddrKind, ConnId, EntityType, Now, PoolId, Utime};
 
 use crate::monitor::Monitor;
 use crate::proposal::Batch;
-use crate::session::Session;
+use crate::service::faults::{Fault, LeftOut};
+use crate::session::{Access, Session};
 use crate::settings::Settings;
 use crate::state::{Change, MgrDaemon, MgrState, PgDigest, Priority, is_of_ceph};
 
@@ -34,18 +35,24 @@ const MANAGERS_BYTES: usize = 16 << 20;
 /// a check.
 const DIGEST_LIMIT: usize = 16 << 20;
 const SERVICE_MAP_LIMIT: usize = 1 << 20;
-const CHECKS_LIMIT: usize = 256;
-const DETAILS_LIMIT: usize = 256;
-/// Names whose refused beacons are said, once each.
-const REFUSED_LIMIT: usize = 64;
+/// A manager that starts anew takes its own place at once so many times, and then once in a while: two
+/// processes of one name would push each other out without end.
+const RESTARTS_AT_ONCE: u32 = 6;
+const RESTART_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const CHECKS_LIMIT: usize = 256;
+pub(crate) const DETAILS_LIMIT: usize = 256;
 
 impl Monitor {
     pub(crate) fn prepare_mgr_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, m: &MMgrBeacon) {
+        if !self.sessions.get(&conn).is_some_and(is_manager) {
+            return self.say_beacon(now, batch, conn, Fault::Denied);
+        }
         // A manager that has no map yet does not know the cluster's id.
         let is_foreign = !m.fsid.is_zero() && m.fsid != batch.state().fsid;
         // It speaks for itself alone.
         let Some(session) = self.sessions.get(&conn).filter(|s| !is_foreign && is_own(s, m)) else {
-            return self.refuse_beacon(now, batch, conn);
+            self.counters.manager_refused += 1;
+            return self.say_beacon(now, batch, conn, Fault::Foreign);
         };
         let gid = session.global_id.0;
         // One of ours lost its place: it comes back under another address when it sees a map without
@@ -56,12 +63,13 @@ impl Monitor {
         self.mgr_seen.insert(gid, now.mono);
         if m.client_addrs.iter().chain([&m.addrs]).any(|addrs| addrs.0.len() > ADDRS_LIMIT) {
             let why = format!("a daemon has at most {ADDRS_LIMIT} addresses");
-            return self.refuse_report(now, batch, m.gid, &why);
+            return self.refuse_report(now, batch, m.gid, (Fault::Size, why));
         }
         let wire = Message::from(m.clone()).into_wire(0);
         let bytes = batch.state().mgr.to_bytes().len() + wire.front.len() + wire.data.len();
         if bytes > MANAGERS_BYTES {
-            return self.refuse_report(now, batch, m.gid, &format!("managers would take {bytes} bytes"));
+            let why = format!("managers would take {bytes} bytes");
+            return self.refuse_report(now, batch, m.gid, (Fault::Size, why));
         }
         let mut mgr = MgrState::clone(&batch.state().mgr);
         let daemon = daemon_of(m);
@@ -69,6 +77,10 @@ impl Monitor {
         let same =
             |a: &MgrDaemon| a.gid == m.gid || (a.name == m.name && a.addrs == m.addrs && !m.addrs.is_empty());
         if mgr.active.as_ref().is_some_and(|a| a.name == m.name && !same(a)) {
+            if !self.may_restart(now, &m.name) {
+                self.counters.manager_refused += 1;
+                return self.say_beacon(now, batch, conn, Fault::Twin);
+            }
             // It started anew: its earlier self is gone.
             drop_active(now, &self.settings, &mut mgr, batch, "restarted");
         }
@@ -110,6 +122,21 @@ impl Monitor {
         propose_mgr(now, &self.settings, mgr, batch);
     }
 
+    /// Whether the manager in charge may be replaced by its own name once more. Where it may not, and the one in
+    /// charge is silent, that one loses its place as any other.
+    fn may_restart(&mut self, now: Now, name: &str) -> bool {
+        let (of, paid) = self.mgr_restarts.get_or_insert_with(|| (name.to_owned(), now.mono));
+        if of != name {
+            (*of, *paid) = (name.to_owned(), now.mono);
+        }
+        let next = (*paid).max(now.mono) + RESTART_EVERY;
+        let may = next <= now.mono + RESTART_EVERY * RESTARTS_AT_ONCE;
+        if may {
+            *paid = next;
+        }
+        may
+    }
+
     /// Managers that are silent lose their place; a standby takes the active one's.
     pub(crate) fn tick_mgr(&mut self, now: Now, batch: &mut Batch) {
         let mgr = Arc::clone(&batch.state().mgr);
@@ -144,20 +171,15 @@ impl Monitor {
     /// The report of Ceph's manager. What is wrong with it is said once, and what is known stays.
     pub(crate) fn prepare_mgr_report(&mut self, now: Now, batch: &mut Batch, m: &MMonMgrReport) {
         if !is_in_charge(batch, m.gid) {
-            return;
+            return self.refuse_report(now, batch, m.gid, not_in_charge());
         }
-        let digest = match read_digest(batch, now, m) {
-            Ok((digest, bounded)) => {
-                self.counters.manager_bounded += bounded;
-                digest
-            }
-            Err(why) => return self.refuse_report(now, batch, m.gid, &why),
+        let read = read_digest(batch, now, m).map_err(|why| (Fault::Digest, why));
+        let map = read_service_map(m).map_err(|why| (Fault::ServiceMap, why));
+        let ((digest, left_out), map) = match (read, map) {
+            (Ok(read), Ok(map)) => (read, map),
+            (Err(why), _) | (_, Err(why)) => return self.refuse_report(now, batch, m.gid, why),
         };
-        let map = match read_service_map(m) {
-            Ok(map) => map,
-            Err(why) => return self.refuse_report(now, batch, m.gid, &why),
-        };
-        self.report_refused = None;
+        self.say_left_out(now, batch, m.gid, left_out);
         if let Some(map) = map.filter(|map| *map != *batch.state().service_map) {
             batch.change(Change::ServiceMap(map.to_bytes()));
         }
@@ -167,40 +189,19 @@ impl Monitor {
         self.take_digest(now, batch, m.gid, digest, pools);
     }
 
-    /// A beacon that is not of its sender.
-    fn refuse_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId) {
-        self.counters.manager_refused += 1;
-        let Some(session) = self.sessions.get(&conn) else { return };
-        let name = session.name.to_string();
-        if self.beacons_refused.len() < REFUSED_LIMIT && self.beacons_refused.insert(name) {
-            let text = format!(
-                "a beacon of {} was refused: it speaks for another manager or another cluster",
-                session.name
-            );
-            batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
-        }
-    }
-
-    fn refuse_report(&mut self, now: Now, batch: &mut Batch, gid: u64, why: &str) {
-        self.counters.manager_refused += 1;
-        if self.report_refused.replace(gid) == Some(gid) {
-            return;
-        }
-        let text = format!("a report of the manager with number {gid} was refused: {why}");
-        batch.log(self.settings.log_entry(now, Priority::Warn, "cluster", text));
-    }
-
     pub(crate) fn prepare_pg_digest(&mut self, now: Now, batch: &mut Batch, m: &MPgDigest) {
         if !is_in_charge(batch, m.gid) {
-            return;
+            return self.refuse_report(now, batch, m.gid, not_in_charge());
         }
         // Bytes that do not decode are the manager's fault: the last digest stays.
         let mut digest = match PgDigest::from_bytes(m.summary.clone()) {
             Ok(digest) => digest,
-            Err(error) => return self.refuse_report(now, batch, m.gid, &error.to_string()),
+            Err(error) => {
+                return self.refuse_report(now, batch, m.gid, (Fault::Digest, error.to_string()));
+            }
         };
-        if let Some(map) = digest.services.take() {
-            take_services(now, batch, map);
+        if let Some(Err(why)) = digest.services.take().map(|map| take_services(now, batch, map)) {
+            self.refuse_report(now, batch, m.gid, (Fault::ServiceMap, why));
         }
         let pools = batch.state().creating.keys().copied().collect();
         self.take_digest(now, batch, m.gid, digest, pools);
@@ -220,6 +221,12 @@ impl Monitor {
             crate::service::osd::created_by_report(batch, pool, &digest);
         }
     }
+}
+
+/// Whether a session is a manager's. The form of all managers' tickets depends on which manager is in charge:
+/// so a beacon takes a manager's key, and an administrator's does not do.
+pub(crate) fn is_manager(session: &Session) -> bool {
+    session.name.kind == EntityType::Mgr && session.may("mgr", Access::X)
 }
 
 /// Whether a beacon is of its sender. Source: MgrStandby::send_beacon in src/mgr/MgrStandby.cc, which says
@@ -253,26 +260,31 @@ pub(crate) fn is_in_charge(batch: &Batch, gid: u64) -> bool {
     gid == 0 || batch.state().mgr.active.as_ref().is_some_and(|a| a.gid == gid)
 }
 
-/// What a report says of PGs, of health and of what is under way, and of how many pools the sums were cut.
+fn not_in_charge() -> (Fault, String) {
+    (Fault::NotInCharge, "it is not in charge".to_owned())
+}
+
+/// What a report says of PGs, of health and of what is under way, and what was left out of that.
 /// Before it knows all PGs a manager sends an empty digest.
-fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<(PgDigest, u64), String> {
+fn read_digest(batch: &Batch, now: Now, m: &MMonMgrReport) -> Result<(PgDigest, LeftOut), String> {
     let state = batch.state();
-    let mut bounded = 0;
+    let mut left_out = LeftOut::default();
     let whole = if m.digest.is_empty() {
         PgDigest::clone(&state.digest)
     } else if m.digest.len() > DIGEST_LIMIT {
         return Err(format!("a digest of {} bytes", m.digest.len()));
     } else {
         let digest = PgMapDigest::from_bytes(m.digest.clone()).map_err(|e| e.to_string())?;
-        bounded = PgDigest::wild_pools(&digest);
+        left_out = LeftOut::of_digest(&digest, state.osdmap().pool_max);
         PgDigest::of_ceph(&digest, state.osdmap(), now.wall)
     };
+    left_out.count_checks(m);
     let checks = m.checks.checks.iter().take(CHECKS_LIMIT).map(|(code, check)| {
         let detail = check.detail.iter().take(DETAILS_LIMIT).cloned().collect();
         (code.clone(), HealthCheck { detail, ..check.clone() })
     });
     let progress = m.progress.iter().take(CHECKS_LIMIT).map(|(id, event)| (id.clone(), event.clone()));
-    Ok((PgDigest { checks: checks.collect(), progress: progress.collect(), ..whole }, bounded))
+    Ok((PgDigest { checks: checks.collect(), progress: progress.collect(), ..whole }, left_out))
 }
 
 /// The service map of a report that has one.
@@ -285,15 +297,17 @@ fn read_service_map(m: &MMonMgrReport) -> Result<Option<ServiceMap>, String> {
 }
 
 /// Proposes the services of a manager of ours, which numbers its maps by itself.
-fn take_services(now: Now, batch: &mut Batch, map: ServiceMap) {
+fn take_services(now: Now, batch: &mut Batch, map: ServiceMap) -> Result<(), String> {
     let known = &batch.state().service_map;
     if known.services != map.services {
         let map =
             ServiceMap { epoch: known.epoch.next(), modified: now.wall, services: map.services }.to_bytes();
-        if map.len() <= SERVICE_MAP_LIMIT {
-            batch.change(Change::ServiceMap(map));
+        if map.len() > SERVICE_MAP_LIMIT {
+            return Err(format!("a service map of {} bytes; the last one stays", map.len()));
         }
+        batch.change(Change::ServiceMap(map));
     }
+    Ok(())
 }
 
 /// Takes the lead from the manager in charge, and its place.

@@ -4,6 +4,7 @@ pub(crate) mod auth;
 pub(crate) mod commands;
 pub(crate) mod digest;
 pub(crate) mod erasure;
+pub(crate) mod faults;
 pub(crate) mod fresh;
 pub(crate) mod genesis;
 pub(crate) mod health_log;

@@ -10,6 +10,7 @@ use types::{ConnId, EntityType, Errno, Now, PoolId};
 use crate::io::Output;
 use crate::monitor::{Monitor, Prepared};
 use crate::proposal::{Batch, Waiting};
+use crate::service::mgr::is_manager;
 use crate::session::{Access, Session};
 use crate::state::{LINE_BYTES, Priority, State};
 use crate::text::cut;
@@ -25,6 +26,9 @@ impl Monitor {
         match &msg {
             Message::PoolOp(m) => self.refuse_pool_op(conn, tid, m, Errno::EPERM, out),
             _ => self.counters.not_allowed += 1,
+        }
+        if matches!(msg, Message::MgrBeacon(_)) && self.is_denied_first(conn) {
+            self.enqueue(conn, tid, msg, out);
         }
     }
 
@@ -86,10 +90,8 @@ fn allowed(state: &State, session: &Session, msg: &Message) -> bool {
             let none = std::collections::BTreeMap::new();
             session.may_command("osd", "osd pool rmsnap", &none, Access { read: true, ..Access::W })
         }
-        // The form of all managers' tickets depends on which manager is in charge. So a beacon takes a
-        // manager's key, and an administrator's does not do.
-        Message::MgrBeacon(_) => is(EntityType::Mgr) && session.may("mgr", Access::X),
-        // The same holds for metadata servers.
+        Message::MgrBeacon(_) => is_manager(session),
+        // As of managers, the form of their tickets depends on who they are.
         Message::MdsBeacon(_) | Message::MdsLoadTargets(_) => {
             is(EntityType::Mds) && session.may("mds", Access::X)
         }
