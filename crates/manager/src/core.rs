@@ -402,7 +402,11 @@ impl Manager {
         let mut summary = digest(&self.pgs, map, now.wall, &Limits::of(&self.options, false));
         summary.steps = self.steps.clone();
         summary.progress = self.progress.shown();
-        summary.services = (!told).then(|| self.daemons.services_for_monitors());
+        if !told {
+            let (services, line) = self.daemons.services_for_monitors(now);
+            summary.services = Some(services);
+            out.extend(line.map(Output::Warn));
+        }
         summary.checks.extend(checks);
         let summary = summary.to_bytes();
         out.push(Output::send_mon(MPgDigest { epoch: map.epoch, gid: self.gid, summary }));
@@ -414,9 +418,11 @@ impl Manager {
         let sums = Sums::of(&self.pgs);
         let limits = Limits::of(&self.options, true);
         checks.extend(health::checks(&self.pgs, &sums, map, now.wall, &limits));
+        let (service_map, line) = self.standing.services_to_send(now, &mut self.daemons);
+        out.extend(line.map(Output::Warn));
         let report = MMonMgrReport {
             checks: HealthChecks { checks },
-            service_map: self.standing.services_to_send(&mut self.daemons),
+            service_map,
             progress: self.progress.shown(),
             gid: self.gid,
             digest: pg_map_digest(&self.pgs, map, now.wall).to_bytes(),

@@ -25,7 +25,7 @@ pub(crate) const KEY_COUNTERS: usize = 4_096;
 /// A counter's name, and what is said about it.
 const TEXT_BYTES: usize = 512;
 
-/// Why the counters of a report were not taken.
+/// Why the counters of a report were not taken, or not all as they came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// More counters than one daemon may have, or than there is room for.
@@ -34,6 +34,8 @@ pub enum Refusal {
     LongText,
     /// A type that is none.
     Kind,
+    /// It declares counters that it has declared before: their first type stays.
+    Twice,
     /// The values are not those of the counters that were declared.
     Values,
     /// The report is in the name of a daemon that did not open this session.
@@ -50,6 +52,7 @@ impl Refusal {
             Self::TooMany => "it declares too many counters",
             Self::LongText => "a counter's name or description is too long",
             Self::Kind => "a counter has no type that is known",
+            Self::Twice => "it declares a counter twice, of which the first type stays",
             Self::Values => "the values are not those of the declared counters",
             Self::Foreign => "it has not opened this session",
             Self::Metrics => "they cannot be read",
@@ -89,15 +92,14 @@ impl Counters {
         self.declared.is_empty()
     }
 
-    /// Takes what a report says of counters; `room` is for so many more.
-    pub fn take(&mut self, m: &MMgrReport, room: usize) -> Result<(), Refusal> {
+    /// Takes what a report says of counters; `room` is for so many more. Says how many of those that it declares
+    /// it had declared before.
+    pub fn take(&mut self, m: &MMgrReport, room: usize) -> Result<u64, Refusal> {
         if self.lost {
-            return Ok(());
+            return Ok(0);
         }
-        if let Err(refusal) = self.declare(&m.declare_types, room) {
-            *self = Self { lost: true, ..Self::default() };
-            return Err(refusal);
-        }
+        let declared = self.declare(&m.declare_types, room);
+        let twice = declared.inspect_err(|_| *self = Self { lost: true, ..Self::default() })?;
         for path in &m.undeclare_types {
             self.declared.remove(path);
         }
@@ -106,11 +108,12 @@ impl Counters {
             counter.before = counter.value;
             (counter.value, counter.count) = (value, count);
         }
-        Ok(())
+        Ok(twice)
     }
 
     /// A counter that is declared twice keeps its first type, as in Ceph.
-    fn declare(&mut self, types: &[PerfCounterType], mut room: usize) -> Result<(), Refusal> {
+    fn declare(&mut self, types: &[PerfCounterType], mut room: usize) -> Result<u64, Refusal> {
+        let mut twice = 0;
         for what in types {
             let texts = [&what.path, &what.nick, &what.description];
             if texts.iter().any(|text| text.len() > TEXT_BYTES) {
@@ -120,6 +123,7 @@ impl Counters {
                 return Err(Refusal::Kind);
             }
             if self.declared.contains_key(&what.path) {
+                twice += 1;
                 continue;
             }
             if self.declared.len() >= COUNTERS || room == 0 {
@@ -129,7 +133,7 @@ impl Counters {
             let counter = Counter { what: what.clone(), ..Counter::default() };
             self.declared.insert(what.path.clone(), counter);
         }
-        Ok(())
+        Ok(twice)
     }
 
     fn values(&self, m: &MMgrReport) -> Result<Vec<(u64, u64)>, DecodeError> {

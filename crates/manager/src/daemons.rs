@@ -22,6 +22,7 @@ use types::{AuthName, ConnId, EntityType, Now, Utime, printable};
 
 use crate::counters::{ALL_COUNTERS, Counters, KEY_COUNTERS, Refusal, SERVICE_COUNTERS};
 use crate::io::PeerInfo;
+use crate::services::Cut;
 
 /// Daemons of the cluster; more are not taken in.
 const LIMIT: usize = 16_384;
@@ -84,6 +85,8 @@ pub struct Daemons {
     pub services: ServiceMap,
     /// Reports of which the counters, or all, were not taken.
     pub refused: u64,
+    /// Counters that a daemon declared although it had declared them before.
+    pub declared_twice: u64,
     /// Sessions that were not registered.
     pub sessions_refused: u64,
     /// Connections whose tickets had a form that is not taken.
@@ -91,6 +94,8 @@ pub struct Daemons {
     /// What the log has been told of a connection: each refusal once, however often it opens and closes
     /// sessions.
     told: BTreeMap<ConnId, BTreeSet<Refusal>>,
+    /// What the monitors were not told of services.
+    pub cut: Cut,
     /// Changes with `services`.
     pub services_version: u64,
 }
@@ -211,14 +216,20 @@ impl Daemons {
         }
         let room = if m.declare_types.is_empty() { 0 } else { self.room(&key, peer) };
         let daemon = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn));
-        let refusal = match daemon {
+        let refusal = match daemon.map(|daemon| daemon.counters.take(m, room)) {
             None => Refusal::Foreign,
-            Some(daemon) => daemon.counters.take(m, room).err()?,
+            Some(Err(refusal)) => refusal,
+            Some(Ok(0)) => return None,
+            Some(Ok(twice)) => {
+                self.declared_twice += twice;
+                Refusal::Twice
+            }
         };
-        self.refused += 1;
+        self.refused += u64::from(refusal != Refusal::Twice);
         let news = self.told.entry(conn).or_default().insert(refusal);
         let name = format!("{}.{}", cut(&key.service), cut(&key.id));
-        let line = || format!("a report of {} as {name} was refused: {}", peer.auth_name, refusal.why());
+        let what = if refusal == Refusal::Twice { "was cut" } else { "was refused" };
+        let line = || format!("a report of {} as {name} {what}: {}", peer.auth_name, refusal.why());
         news.then(|| printable(&line()).into_owned())
     }
 

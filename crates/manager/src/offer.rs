@@ -72,14 +72,15 @@ impl Standing {
     }
 
     /// The service map, when Ceph's monitors do not have it from us yet; empty otherwise.
-    pub(crate) fn services_to_send(&mut self, daemons: &mut Daemons) -> Bytes {
+    pub(crate) fn services_to_send(&mut self, now: Now, daemons: &mut Daemons) -> (Bytes, Option<String>) {
         let version = daemons.services_version;
         if self.services_sent.replace(version) == Some(version) {
-            return Bytes::new();
+            return (Bytes::new(), None);
         }
         self.services_epoch = daemons.services.epoch.max(self.services_epoch.next());
         daemons.services.epoch = self.services_epoch;
-        daemons.services_for_monitors().to_bytes()
+        let (map, line) = daemons.services_for_monitors(now);
+        (map.to_bytes(), line)
     }
 }
 

@@ -1,18 +1,22 @@
 //! The services as the monitors are told of them, within what the monitors take.
 //!
 //! Where all is too much, the key whose services say the most loses what they say of themselves first, and
-//! then its entries: nobody can keep the others' services from being told of.
+//! then its entries: nobody can keep the others' services from being told of. What is left out is counted, and
+//! said.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use codec::Encode;
 use maps::{Service, ServiceDaemon, ServiceMap};
-use types::AuthName;
+use types::{AuthName, Now};
 
 use crate::daemons::{DaemonKey, Daemons};
 
 /// Bytes of all services that the monitors take.
 const SERVICE_MAP_BYTES: usize = 1 << 20;
+/// What is left out is said again after so long.
+const SAID_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// What one key's services take up in the map, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,10 +34,37 @@ struct LeftOut<'a> {
     entries: BTreeSet<Option<&'a AuthName>>,
 }
 
+/// What was left out the last time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cut {
+    /// Services whose metadata and tasks were left out, and services that were left out altogether.
+    pub texts: u64,
+    pub entries: u64,
+    /// When (monotonic) that was last said.
+    said: Option<Duration>,
+}
+
 impl Daemons {
-    /// See the module's documentation. The map takes up at most 1 MiB.
-    pub fn services_for_monitors(&self) -> ServiceMap {
+    /// See the module's documentation. The map takes up at most 1 MiB. With it comes a line for the log when
+    /// something was left out.
+    pub fn services_for_monitors(&mut self, now: Now) -> (ServiceMap, Option<String>) {
+        let (map, texts, entries) = self.services_that_fit();
+        let said = self.cut.said.filter(|at| now.mono.saturating_sub(*at) < SAID_AGAIN);
+        let is_news = said.is_none() && texts + entries > 0;
+        self.cut = Cut { texts, entries, said: if is_news { Some(now.mono) } else { said } };
+        let line = || {
+            format!(
+                "services say more than {SERVICE_MAP_BYTES} bytes: the monitors are not told of {entries} of \
+                 them, nor what {texts} others say of themselves"
+            )
+        };
+        (map, is_news.then(line))
+    }
+
+    /// The map, how many services it has without their texts, and how many it lacks.
+    fn services_that_fit(&self) -> (ServiceMap, u64, u64) {
         let left_out = self.left_out();
+        let (mut texts, mut entries) = (0, 0);
         let mut map = ServiceMap {
             epoch: self.services.epoch,
             modified: self.services.modified,
@@ -44,16 +75,19 @@ impl Daemons {
             for (id, daemon) in &service.daemons {
                 let owner = self.owner(name, id);
                 if left_out.entries.contains(&owner) {
+                    entries += 1;
                     continue;
                 }
-                let daemon = if left_out.texts.contains(&owner) { bare(daemon) } else { daemon.clone() };
+                let is_cut = left_out.texts.contains(&owner);
+                texts += u64::from(is_cut);
+                let daemon = if is_cut { bare(daemon) } else { daemon.clone() };
                 told.daemons.insert(id.clone(), daemon);
             }
             if !told.daemons.is_empty() {
                 map.services.insert(name.clone(), told);
             }
         }
-        map
+        (map, texts, entries)
     }
 
     fn left_out(&self) -> LeftOut<'_> {

@@ -172,6 +172,19 @@ fn a_duplicate_keeps_its_first_type() {
     let types = vec![declared("osd.op", TOTAL), declared("osd.op", TIME_AVERAGE)];
     w.message(osd_conn(0), report(0, types, &[7]));
     assert_eq!((counters(&mut w, "osd.0"), refused(&mut w)), (json!({ "osd": { "op": 7 } }), 0));
+    w.message(osd_conn(0), report(0, vec![declared("osd.op", TOTAL)], &[8]));
+    let said = warnings(&mut w);
+    let line =
+        "a report of osd.0 as osd.0 was cut: it declares a counter twice, of which the first type stays";
+    assert_eq!(said, [line], "once of a connection");
+    let (_, perf) = tell(&mut w, json!({ "prefix": "perf dump" }));
+    assert_eq!((&perf["mgr"]["declared_twice"], &perf["mgr"]["reports_refused"]), (&json!(2), &json!(0)));
+    // One that was undeclared may come again.
+    let gone = MMgrReport { undeclare_types: vec!["osd.op".to_owned()], ..report(0, vec![], &[]) };
+    w.message(osd_conn(0), gone);
+    w.message(osd_conn(0), report(0, vec![declared("osd.op", TOTAL)], &[9]));
+    let (_, perf) = tell(&mut w, json!({ "prefix": "perf dump" }));
+    assert_eq!(perf["mgr"]["declared_twice"], 2);
 }
 
 #[test]

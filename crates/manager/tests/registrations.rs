@@ -140,14 +140,24 @@ fn the_monitors_are_told_of_services_when_they_are_news() {
     assert_eq!(map.services.keys().collect::<Vec<_>>(), ["rgw"]);
 }
 
-/// The last map of services that the monitors were told of.
-fn told(w: &mut World) -> Option<maps::ServiceMap> {
+/// The last map of services that the monitors were told of, and the warnings that came with it.
+fn told_and_said(w: &mut World) -> (Option<maps::ServiceMap>, Vec<String>) {
     w.advance(std::time::Duration::from_secs(3));
-    let digests = w.sent().into_iter().filter_map(|o| match o {
-        Output::SendMon { msg: Message::PgDigest(m), .. } => PgDigest::from_bytes(m.summary).ok(),
-        _ => None,
-    });
-    digests.filter_map(|d| d.services).last()
+    let (mut map, mut said) = (None, Vec::new());
+    for out in w.sent() {
+        match out {
+            Output::SendMon { msg: Message::PgDigest(m), .. } => {
+                map = PgDigest::from_bytes(m.summary).ok().and_then(|d| d.services).or(map);
+            }
+            Output::Warn(text) => said.push(text),
+            _ => {}
+        }
+    }
+    (map, said)
+}
+
+fn told(w: &mut World) -> Option<maps::ServiceMap> {
+    told_and_said(w).0
 }
 
 fn connect(w: &mut World, num: u64) -> ConnId {
@@ -193,12 +203,20 @@ fn loud_services_keep_no_others_from_being_told_of() {
             busy(&mut w, conn, &format!("{num}.{i}"), 4_000);
         }
     }
-    let map = told(&mut w).expect("news");
+    let (map, said) = told_and_said(&mut w);
+    let map = map.expect("news");
     let rgw = &map.services["rgw"].daemons;
     assert_eq!(rgw.len(), 1 + 20 * 16);
     assert_eq!(rgw["quiet"].metadata["about"], "about");
     assert_eq!(rgw["quiet"].task_status["task"].len(), 100);
-    assert!(rgw.values().any(|d| d.metadata.is_empty()) && map.to_bytes().len() <= 1 << 20);
+    let bare = rgw.values().filter(|d| d.metadata.is_empty()).count();
+    assert!(bare > 0 && map.to_bytes().len() <= 1 << 20);
+    assert_eq!(counted(&mut w, "services_cut"), bare as u64);
+    // It goes on, and that is no news.
+    busy(&mut w, quiet, "quiet", 90);
+    let (map, again) = told_and_said(&mut w);
+    assert!(map.is_some() && again.is_empty() && said.len() == 1, "{said:?} {again:?}");
+    assert!(said[0].ends_with(&format!("not told of 0 of them, nor what {bare} others say of themselves")));
 }
 
 #[test]
@@ -217,6 +235,11 @@ fn entries_that_are_too_many_are_left_out_key_by_key() {
     let rgw = &map.services["rgw"].daemons;
     assert!(rgw.contains_key("quiet") && rgw.len() > 2_000 && map.to_bytes().len() <= 1 << 20);
     assert_eq!(rgw.len() % 16, 1, "all of a key or none");
+    assert_eq!(
+        counted(&mut w, "services_cut"),
+        200 * 16 + 1,
+        "those that are told of say nothing of themselves"
+    );
 }
 
 #[test]

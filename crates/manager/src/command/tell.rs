@@ -90,6 +90,16 @@ impl Manager {
                 Count::Total(self.daemons.refused),
             )
             .with(
+                "declared_twice",
+                "counters that daemons declared although they had before",
+                Count::Total(self.daemons.declared_twice),
+            )
+            .with(
+                "services_cut",
+                "services of which the monitors are not told all",
+                Count::Gauge(self.daemons.cut.texts + self.daemons.cut.entries),
+            )
+            .with(
                 "sessions_refused",
                 "sessions of daemons and services that were refused",
                 Count::Total(self.daemons.sessions_refused),
