@@ -104,3 +104,28 @@ async fn metadata_servers_and_managers_wait_for_room_as_clients_do() {
         drop(sending.await.expect("sent"));
     }
 }
+
+/// A report of 1 GiB, as a manager in charge might announce it: nothing of it is read.
+#[tokio::test]
+async fn what_a_manager_announces_beyond_the_limit_ends_its_session() {
+    let server = Server::start(Bounds::default(), 0).await;
+    let me = As { hello: types::EntityType::Mgr, ..As::client("mgr.x") };
+    let mut mgr = Raw::ready(&server, me).await.expect("ready");
+    let conn = server.conn_of("mgr.x").await;
+    mgr.send(message(60_000)).await;
+    server.heard(conn, 1).await;
+    // The length of the data is that of the fourth segment, behind the tag and the segments' count.
+    let announced = |bytes: &[u8], length: u32| {
+        let mut bytes = bytes.to_vec();
+        bytes[20..24].copy_from_slice(&length.to_le_bytes());
+        let crc = codec::crc32c(0, &bytes[..28]);
+        bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    };
+    let report = mgr.bytes_of(message(60_000));
+    assert_eq!(announced(&report, 60_000), report, "a frame's preamble");
+    mgr.write(&announced(&report, 1 << 30)).await;
+    let why = server.gone(conn).await;
+    assert!(why.contains("1073741824"), "{why}");
+    assert_eq!((server.messenger.frames_held(), server.count_of(conn)), (0, 1));
+}
