@@ -2,13 +2,19 @@
 
 use crate::common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use codec::Encode;
 use common::World;
 use messages::Message;
-use messages::mgr::{MMgrConfigure, MMgrReport};
+use messages::mgr::{MMgrConfigure, MMgrReport, MMonMgrReport};
+use messages::pg_state::{ACTIVE, CLEAN, PEERING};
+use messages::stats::StoreStatfs;
 use monitor::{Input, Output};
 use serde_json::{Value, json};
+
+use crate::managers::{beacon, digest, report};
 
 fn told(w: &mut World) -> Vec<Message> {
     let mut out = Vec::new();
@@ -105,4 +111,84 @@ fn what_happens_moves_the_counters() {
     assert_eq!(reset.code, 0);
     let mon = dump(&mut w)["mon"].clone();
     assert_eq!((&mon["num_elections"], &mon["session_add"]), (&json!(0), &json!(0)));
+}
+
+/// Each counter's value, by its name in reports.
+fn values(w: &mut World) -> BTreeMap<String, u64> {
+    let all = dump(w);
+    let loggers = all.as_object().expect("loggers").iter();
+    let named = loggers.flat_map(|(logger, counters)| {
+        let counters = counters.as_object().expect("counters").iter();
+        counters.map(move |(name, value)| (format!("{logger}.{name}"), value.as_u64().expect("a number")))
+    });
+    named.collect()
+}
+
+/// PGs in several states, objects in all that objects can be in, space in use.
+fn rich_report() -> MMonMgrReport {
+    let mut d = digest(8);
+    let states = [(ACTIVE | CLEAN, 5), (ACTIVE, 2), (PEERING, 1)];
+    d.num_pg_by_state = states.map(|(state, n)| (state, n)).into();
+    d.osd_sum.statfs = StoreStatfs { total: 1_000 << 20, available: 900 << 20, ..StoreStatfs::default() };
+    let sum = &mut d.pools.get_mut(&1).expect("the pool").stats.sum;
+    (sum.num_objects_degraded, sum.num_objects_misplaced, sum.num_objects_unfound) = (3, 2, 1);
+    MMonMgrReport { digest: d.to_bytes(), ..report(1, &d) }
+}
+
+#[test]
+fn a_workload_moves_every_counter() {
+    let mut w = World::new();
+    let begin = values(&mut w);
+    let mut moved = BTreeSet::new();
+    let gather = |w: &mut World, moved: &mut BTreeSet<String>| {
+        let now = values(w);
+        assert!(now.keys().eq(begin.keys()), "the same counters at all times");
+        moved.extend(now.into_iter().filter(|(name, n)| begin[name] != *n).map(|(name, _)| name));
+    };
+    // A cluster with an OSD, a pool and a manager.
+    let admin = w.admin();
+    common::boot_osd(&mut w, 0);
+    w.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    let mgr = w.manager("z", 1);
+    w.send(mgr, beacon("z", 1, false));
+    w.send(mgr, rich_report());
+    gather(&mut w, &mut moved);
+    // What is refused of managers, and who is none.
+    w.send(mgr, beacon("y", 1, false));
+    w.send(admin, beacon("z", 9, false));
+    // More monitors, of which others lead, or this one; a client that leaves.
+    w.command(admin, r#"{"prefix":"mon add","name":"b","addr":"127.0.0.1:3301"}"#);
+    w.input(Input::Disconnected { conn: mgr });
+    gather(&mut w, &mut moved);
+    let mut view = w.mon.quorum().clone();
+    (view.monitors, view.members) = (2, vec![0, 1]);
+    for leader in [1, 0] {
+        (view.term, view.leader) = (view.term + 1, Some(leader));
+        w.input(Input::Quorum(view.clone()));
+        gather(&mut w, &mut moved);
+    }
+    let still: Vec<&String> = begin.keys().filter(|name| !moved.contains(*name)).collect();
+    assert!(still.is_empty(), "nothing moves {still:?}");
+    assert!(begin.len() > 25, "both loggers: {begin:?}");
+}
+
+/// Name, type, kind of the metric and of its value, unit, priority and heading of ceph-mon 16.2.15's counters.
+const OF_CEPH: &str = include_str!("data/mon_perf_schema.tsv");
+
+#[test]
+fn counters_of_cephs_names_are_described_as_cephs() {
+    let mut w = World::new();
+    let cmd = json!({ "prefix": "perf schema" }).to_string();
+    let ours: Value = serde_json::from_slice(&w.mon.daemon_command(w.now, &[cmd]).data).expect("JSON");
+    let mut both = 0;
+    for line in OF_CEPH.lines() {
+        let (path, theirs) = line.split_once('\t').expect("columns");
+        let (logger, name) = path.split_once('.').expect("a path");
+        let Some(c) = ours[logger].get(name) else { continue };
+        let fields = ["type", "metric_type", "value_type", "units", "priority", "nick"];
+        let text = |field: &str| c[field].as_str().map_or_else(|| c[field].to_string(), str::to_owned);
+        assert_eq!(fields.map(text).join("\t"), theirs, "{path}");
+        both += 1;
+    }
+    assert!(both >= 25, "{both} in both");
 }
