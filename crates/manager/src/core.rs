@@ -24,6 +24,7 @@ use monitor::state::PgSteps;
 use serde_json::json;
 use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 
+use crate::audit::Audit;
 use crate::autoscaler::Autoscaler;
 use crate::balancer::{Balancer, View};
 use crate::command::ReplyTo;
@@ -112,6 +113,8 @@ pub struct Manager {
     pub(crate) balancer: Balancer,
     pub(crate) progress: Progress,
     pub(crate) autoscaler: Autoscaler,
+    /// Which commands came.
+    pub(crate) audit: Audit,
     /// What the monitors refused of late.
     pub(crate) refusals: Refusals,
     pub(crate) file_systems: FileSystems,
@@ -172,6 +175,7 @@ impl Manager {
             balancer: Balancer::default(),
             progress: Progress::default(),
             autoscaler: Autoscaler::default(),
+            audit: Audit::default(),
             refusals: Refusals::default(),
             file_systems: FileSystems::default(),
             devices: Devices::default(),
@@ -245,6 +249,7 @@ impl Manager {
         self.standing.connected(gid != self.gid);
         self.gid = gid;
         self.mon = true;
+        self.audit_again();
         self.beacon(now, out);
         let item = |start: u64| SubscribeItem { start, flags: 0 };
         let osdmap = self.map.as_ref().map_or(0, |m| u64::from(m.epoch.0) + 1);
@@ -294,6 +299,7 @@ impl Manager {
             self.tick_rbd(now, out);
         }
         self.tell_progress(now, out);
+        self.send_audit(now, out);
         self.ask_for_disks(now, out);
         if self.mon && !self.fsid().is_zero() && self.users.ask_again(now.mono) {
             self.ask_for(Kept::Users, &json!({ "prefix": "config-key get", "key": users::KEY }), out);
@@ -469,6 +475,7 @@ impl Manager {
                 }
             },
             Message::MgrMap(m) => self.mgr_map(now, m.map.0, out),
+            Message::LogAck(ack) => self.audit_kept(&ack),
             Message::ServiceMap(m) => self.service_map(now, m.map.0),
             Message::FsMap(m) => self.fs_map(m.map.0, out),
             msg @ Message::Command(_) => crate::command::run_for_mon(self, now, tid, msg, out),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use monitor::command::Reply;
 use types::{Errno, Now};
 
-use crate::command::{self, ReplyTo};
+use crate::command::{self, Giver, ReplyTo};
 use crate::core::Manager;
 use crate::io::{Ask, Output};
 use crate::mon_commands::{MonRequest, Plan};
@@ -109,7 +109,7 @@ impl Manager {
     pub(crate) fn asked_here(&mut self, now: Now, id: u64, ask: Ask, out: &mut Vec<Output>) {
         let to = ReplyTo::Own { id };
         match ask {
-            Ask::Manager { json, input } => command::answer(self, now, to, None, &[json], &input, out),
+            Ask::Manager { json, input } => command::answer(self, now, to, Giver::Own, &[json], &input, out),
             Ask::Monitors { json, input } => {
                 let request = MonRequest { json, input, before: Bytes::new() };
                 let fsid = self.fsid();

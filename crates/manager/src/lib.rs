@@ -14,6 +14,7 @@ mod pg_steps;
 mod services;
 mod sums;
 
+mod audit;
 mod autoscaler;
 mod balancer;
 mod counters;

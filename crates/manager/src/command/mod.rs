@@ -218,6 +218,28 @@ impl Ctx<'_> {
     }
 }
 
+/// Who gave a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Giver<'a> {
+    /// Its key has to allow the command.
+    Client(&'a PeerInfo),
+    /// It has checked that whoever asked it may give the command. Those of ours pass commands on over the
+    /// session that this manager has with them.
+    Monitor(Option<&'a PeerInfo>),
+    /// Somebody in this process.
+    Own,
+}
+
+impl<'a> Giver<'a> {
+    /// Whose capabilities are to be looked at.
+    fn to_check(self) -> Option<&'a PeerInfo> {
+        match self {
+            Self::Client(peer) => Some(peer),
+            Self::Monitor(_) | Self::Own => None,
+        }
+    }
+}
+
 /// Where an answer goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyTo {
@@ -288,7 +310,7 @@ pub(crate) fn run(
     let (cmd, input, mgr_command) = match msg {
         // With the cluster's id it is `ceph tell`; old clients send the manager's commands without.
         Message::Command(m) if !m.fsid.is_zero() => {
-            let reply = tell::answer(manager, peer, &m.cmd);
+            let reply = tell::answer(manager, now, peer, &m.cmd);
             return out.push(ReplyTo::Client { conn, tid, mgr_command: false }.reply(reply));
         }
         Message::Command(m) => (m.cmd, m.input, false),
@@ -296,15 +318,18 @@ pub(crate) fn run(
         _ => return,
     };
     let to = ReplyTo::Client { conn, tid, mgr_command };
-    // A monitor of Ceph's passes on what clients ask it for when it has checked that they may.
-    let peer = Some(peer).filter(|p| p.auth_name.kind != EntityType::Mon);
-    answer(manager, now, to, peer, &cmd, &input, out);
+    let giver = match peer.auth_name.kind {
+        // One of Ceph's passes on what clients ask it for.
+        EntityType::Mon => Giver::Monitor(Some(peer)),
+        _ => Giver::Client(peer),
+    };
+    answer(manager, now, to, giver, &cmd, &input, out);
 }
 
 /// The same for a command that a monitor passed on, and whose sender it has checked.
 pub(crate) fn run_for_mon(manager: &mut Manager, now: Now, tid: u64, msg: Message, out: &mut Vec<Output>) {
     if let Message::Command(m) = msg {
-        answer(manager, now, ReplyTo::Monitor { tid }, None, &m.cmd, &m.input, out);
+        answer(manager, now, ReplyTo::Monitor { tid }, Giver::Monitor(None), &m.cmd, &m.input, out);
     }
 }
 
@@ -312,13 +337,13 @@ pub(crate) fn answer(
     manager: &mut Manager,
     now: Now,
     to: ReplyTo,
-    peer: Option<&PeerInfo>,
+    giver: Giver<'_>,
     cmd: &[String],
     input: &Bytes,
     out: &mut Vec<Output>,
 ) {
     let mut asked = Asked::default();
-    let reply = evaluate(manager, now, peer, cmd, input, out, &mut asked);
+    let reply = evaluate(manager, now, giver, cmd, input, out, &mut asked);
     let fsid = manager.fsid();
     if let Some((password, then)) = asked.hash {
         return manager.hash(to, password, then, out);
@@ -385,7 +410,7 @@ fn called(manager: &Manager, peer: Option<&PeerInfo>, prefix: &str, mut args: Ar
 fn evaluate(
     manager: &mut Manager,
     now: Now,
-    peer: Option<&PeerInfo>,
+    giver: Giver<'_>,
     cmd: &[String],
     input: &Bytes,
     out: &mut Vec<Output>,
@@ -398,7 +423,11 @@ fn evaluate(
     if prefix == "get_command_descriptions" {
         return Reply::text(describe(all().map(|c| (c.sig, c.help, c.module, c.perm))).to_string());
     }
-    let Called { command, prefix, args, format } = match called(manager, peer, &prefix, args) {
+    let peer = giver.to_check();
+    let called = called(manager, peer, &prefix, args);
+    let is_denied = called.as_ref().is_err_and(|refusal| refusal.outs == NO_CAPS);
+    manager.audit(now, giver, cmd, is_denied);
+    let Called { command, prefix, args, format } = match called {
         Ok(called) => called,
         Err(refusal) => return refusal,
     };

@@ -6,8 +6,9 @@ use admin::common::{self, Daemon, Described, Request, described_as};
 use admin::perf::{Count, Logger};
 use monitor::command::Reply;
 use serde_json::{Value, json};
-use types::Errno;
+use types::{Errno, Now};
 
+use crate::command::Giver;
 use crate::core::Manager;
 use crate::daemons::DaemonKey;
 use crate::io::PeerInfo;
@@ -24,7 +25,8 @@ const TELL: &[Described] = &[
 ];
 
 /// Answers a command. They need all capabilities, whatever they do.
-pub(super) fn answer(manager: &mut Manager, peer: &PeerInfo, cmd: &[String]) -> Reply {
+pub(super) fn answer(manager: &mut Manager, now: Now, peer: &PeerInfo, cmd: &[String]) -> Reply {
+    manager.audit(now, Giver::Client(peer), cmd, !peer.caps.is_allow_all());
     if !peer.caps.is_allow_all() {
         let why = "access denied: does your client key have mgr caps? See \
                    http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
