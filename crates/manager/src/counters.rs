@@ -92,8 +92,8 @@ impl Counters {
         self.declared.is_empty()
     }
 
-    /// Takes what a report says of counters; `room` is for so many more. Says how many of those that it declares
-    /// it had declared before.
+    /// Takes what a report says of counters; `room` is for so many more. Says how many of those that it
+    /// declares it had declared before.
     pub fn take(&mut self, m: &MMgrReport, room: usize) -> Result<u64, Refusal> {
         if self.lost {
             return Ok(0);

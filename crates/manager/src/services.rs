@@ -1,8 +1,8 @@
 //! The services as the monitors are told of them, within what the monitors take.
 //!
 //! Where all is too much, the key whose services say the most loses what they say of themselves first, and
-//! then its entries: nobody can keep the others' services from being told of. What is left out is counted, and
-//! said.
+//! then its entries: nobody can keep the others' services from being told of. What is left out is counted,
+//! and said.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

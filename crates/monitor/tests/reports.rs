@@ -172,7 +172,8 @@ fn a_workload_moves_every_counter() {
     assert!(begin.len() > 25, "both loggers: {begin:?}");
 }
 
-/// Name, type, kind of the metric and of its value, unit, priority and heading of ceph-mon 16.2.15's counters.
+/// Name, type, kind of the metric and of its value, unit, priority and heading of each counter of ceph-mon
+/// 16.2.15.
 const OF_CEPH: &str = include_str!("data/mon_perf_schema.tsv");
 
 #[test]

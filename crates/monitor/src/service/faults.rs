@@ -1,7 +1,7 @@
 //! What managers say that is not taken, or not as it comes: counted each time, and said in the cluster log.
 //!
-//! Invariant: a line says each fault of a manager once while a manager of the same name is in charge, and of at
-//! most [`SAID_LIMIT`] faults in all.
+//! Invariant: a line says each fault of a manager once while a manager of the same name is in charge, and of
+//! at most [`SAID_LIMIT`] faults in all.
 
 use std::collections::BTreeSet;
 
@@ -94,8 +94,10 @@ impl Monitor {
         denied.len() < DENIED_LIMIT && denied.insert(session.name.clone())
     }
 
-    /// Says what is wrong with a sender's beacon.
+    /// Counts a beacon as refused, and says what is wrong with it. One from a key that does not allow it was
+    /// counted when it came.
     pub(crate) fn say_beacon(&mut self, now: Now, batch: &mut Batch, conn: ConnId, fault: Fault) {
+        self.counters.manager_refused += u64::from(fault != Fault::Denied);
         let Some(session) = self.sessions.get(&conn) else { return };
         let why = match fault {
             Fault::Denied => "its key does not allow it",

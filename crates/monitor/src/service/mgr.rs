@@ -51,7 +51,6 @@ impl Monitor {
         let is_foreign = !m.fsid.is_zero() && m.fsid != batch.state().fsid;
         // It speaks for itself alone.
         let Some(session) = self.sessions.get(&conn).filter(|s| !is_foreign && is_own(s, m)) else {
-            self.counters.manager_refused += 1;
             return self.say_beacon(now, batch, conn, Fault::Foreign);
         };
         let gid = session.global_id.0;
@@ -61,14 +60,7 @@ impl Monitor {
             return;
         }
         self.mgr_seen.insert(gid, now.mono);
-        if m.client_addrs.iter().chain([&m.addrs]).any(|addrs| addrs.0.len() > ADDRS_LIMIT) {
-            let why = format!("a daemon has at most {ADDRS_LIMIT} addresses");
-            return self.refuse_report(now, batch, m.gid, (Fault::Size, why));
-        }
-        let wire = Message::from(m.clone()).into_wire(0);
-        let bytes = batch.state().mgr.to_bytes().len() + wire.front.len() + wire.data.len();
-        if bytes > MANAGERS_BYTES {
-            let why = format!("managers would take {bytes} bytes");
+        if let Some(why) = too_large(batch, m) {
             return self.refuse_report(now, batch, m.gid, (Fault::Size, why));
         }
         let mut mgr = MgrState::clone(&batch.state().mgr);
@@ -78,7 +70,6 @@ impl Monitor {
             |a: &MgrDaemon| a.gid == m.gid || (a.name == m.name && a.addrs == m.addrs && !m.addrs.is_empty());
         if mgr.active.as_ref().is_some_and(|a| a.name == m.name && !same(a)) {
             if !self.may_restart(now, &m.name) {
-                self.counters.manager_refused += 1;
                 return self.say_beacon(now, batch, conn, Fault::Twin);
             }
             // It started anew: its earlier self is gone.
@@ -122,8 +113,8 @@ impl Monitor {
         propose_mgr(now, &self.settings, mgr, batch);
     }
 
-    /// Whether the manager in charge may be replaced by its own name once more. Where it may not, and the one in
-    /// charge is silent, that one loses its place as any other.
+    /// Whether the manager in charge may be replaced by its own name once more. Where it may not, and the one
+    /// in charge is silent, that one loses its place as any other.
     fn may_restart(&mut self, now: Now, name: &str) -> bool {
         let (of, paid) = self.mgr_restarts.get_or_insert_with(|| (name.to_owned(), now.mono));
         if of != name {
@@ -233,6 +224,16 @@ pub(crate) fn is_manager(session: &Session) -> bool {
 /// the number that the monitor gave the session and the name that it logged in with.
 fn is_own(session: &Session, m: &MMgrBeacon) -> bool {
     session.global_id.0 != 0 && session.global_id.0 == m.gid && session.name.id == m.name
+}
+
+/// Why there is no room for what a beacon says.
+fn too_large(batch: &Batch, m: &MMgrBeacon) -> Option<String> {
+    if m.client_addrs.iter().chain([&m.addrs]).any(|addrs| addrs.0.len() > ADDRS_LIMIT) {
+        return Some(format!("a daemon has at most {ADDRS_LIMIT} addresses"));
+    }
+    let wire = Message::from(m.clone()).into_wire(0);
+    let bytes = batch.state().mgr.to_bytes().len() + wire.front.len() + wire.data.len();
+    (bytes > MANAGERS_BYTES).then(|| format!("managers would take {bytes} bytes"))
 }
 
 /// The manager that a beacon speaks of.
