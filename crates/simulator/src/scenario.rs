@@ -277,7 +277,7 @@ impl Options {
         };
         if is_late(profile, seed) {
             o.garbled = garbled_of(seed);
-            o.osds_per_host = 1 + usize::from(Rng::new(seed ^ 0x40_5750_5e).one_in(3));
+            o.osds_per_host = 1 + usize::from(Rng::new(seed ^ 0x4057_505e).one_in(3));
             o.add_visitor(seed);
         }
         o
