@@ -49,7 +49,7 @@ planted![
     TrimsTooMuch, "snapshots_during_recovery_and_kills", 1;
     BlocklistIgnored, "lock_holder_dies", 1;
     WatchesForever, "watcher_dies", 1;
-    OneHandle, "dropped_writes", 2;
+    OneHandle, "dropped_writes", 1;
     NoRepair, "rot_that_nobody_reads", 1;
     ForgottenMaps, "maps_forgotten_within_an_interval", 1;
     Osd(pg::Planted::SkipsPriorInterval), "only_a_stale_copy_returns", 1;
