@@ -1,6 +1,7 @@
 //! Capabilities: granted, taken back, moved between ranks; what is given back when, and what is asked for.
 //!
-//! Source: Client::add_update_cap, check_caps, handle_caps, handle_cap_grant, handle_cap_import, handle_cap_export.
+//! Source: Client::add_update_cap, check_caps, handle_caps, handle_cap_grant, handle_cap_import,
+//! handle_cap_export.
 
 use std::time::Duration;
 
@@ -124,8 +125,8 @@ impl Client {
         }
     }
 
-    /// Tells servers what is kept, wanted and dirty, as far as they have to know: at once when they wait for it or when
-    /// `is_urgent`, else after a while.
+    /// Tells servers what is kept, wanted and dirty, as far as they have to know: at once when they wait for
+    /// it or when `is_urgent`, else after a while.
     pub(crate) fn check_caps(&mut self, node: Node, is_urgent: bool) {
         let Some(inode) = self.inodes.get(&node).filter(|_| node.is_head()) else { return };
         let (wanted, used) = (inode.wanted(), inode.used());
@@ -308,8 +309,8 @@ impl Client {
         self.wake(node);
     }
 
-    /// A call needs capabilities of an open file. Whether it has them; else it is run again when that may have changed.
-    /// `end`: how far it writes. Source: Client::get_caps.
+    /// A call needs capabilities of an open file. Whether it has them; else it is run again when that may
+    /// have changed. `end`: how far it writes. Source: Client::get_caps.
     pub(crate) fn need_caps(
         &mut self,
         ticket: Ticket,

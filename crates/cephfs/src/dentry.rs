@@ -1,4 +1,5 @@
-//! Names in folders: for how long each may be taken for granted, by its lease or by the folder's shared capability.
+//! Names in folders: for how long each may be taken for granted, by its lease or by the folder's shared
+//! capability.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What is known of an inode: attributes, capabilities, what was changed under them, and of a folder its names.
+//! What is known of an inode: attributes, capabilities, what was changed under them, and of a folder its
+//! names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

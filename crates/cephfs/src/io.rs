@@ -25,7 +25,8 @@ pub struct ObjectTicket(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
-/// An inode, as it is now or as it was at a snapshot. With `SnapId::SNAPDIR` it is the folder `.snap` of a folder.
+/// An inode, as it is now or as it was at a snapshot. With `SnapId::SNAPDIR` it is the folder `.snap` of a
+/// folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Node {
     pub ino: Ino,
@@ -316,8 +317,8 @@ pub enum Input {
 pub enum Effect {
     /// Dropped by the shell while no session stands; the core sends again what matters.
     SendMon(Message),
-    /// Connect, lossless: what is sent waits for the connection, and is sent again after a cut. `SessionGone` follows if the
-    /// server forgets it.
+    /// Connect, lossless: what is sent waits for the connection, and is sent again after a cut. `SessionGone`
+    /// follows if the server forgets it.
     Open {
         session: SessionId,
         rank: Rank,

@@ -1,8 +1,8 @@
-//! The client side of a file system without IO: sessions with metadata servers, inodes and names that it knows, capabilities,
-//! and files' data as operations on objects.
+//! The client side of a file system without IO: sessions with metadata servers, inodes and names that it
+//! knows, capabilities, and files' data as operations on objects.
 //!
-//! [`Client::handle`] takes one [`Input`] and appends [`Effect`]s; the shell carries messages, hands operations on objects to
-//! an objecter, and calls again at [`Client::deadline`].
+//! [`Client::handle`] takes one [`Input`] and appends [`Effect`]s; the shell carries messages, hands
+//! operations on objects to an objecter, and calls again at [`Client::deadline`].
 //!
 //! ```text
 //! Submit ──> call ──request──> waiting ──active rank──> sent ──reply──> answered ──safe reply──> forgotten
@@ -15,19 +15,22 @@
 //! Invariants ([`Client::assert_invariants`]):
 //! 1. Each call that was submitted ends in exactly one `Done`.
 //! 2. What is revoked is given back as soon as nothing under way uses it, and not before.
-//! 3. Dirty capabilities become clean by a flush that the server acknowledged, or by the end of their session.
+//! 3. Dirty capabilities become clean by a flush that the server acknowledged, or by the end of their
+//!    session.
 //! 4. A request is known until its safe answer came; the oldest one's number goes with each request.
 //! 5. A capability's session exists.
 //!
-//! Data is neither cached nor buffered: a read asks the objects under the capability to read, a write is done when the objects
-//! have it. Attributes and names are taken from memory while a capability or a lease covers them; they are changed by requests,
-//! except for size and mtime of a file that is written.
+//! Data is neither cached nor buffered: a read asks the objects under the capability to read, a write is done
+//! when the objects have it. Attributes and names are taken from memory while a capability or a lease covers
+//! them; they are changed by requests, except for size and mtime of a file that is written.
 //!
-//! Not done: permissions are not checked here (servers check paths of keys); quotas are told but not enforced; data within inodes
-//! is refused (EOPNOTSUPP), and so are servers without the feature `reply_encoding`. A call that waits, for a lock for instance,
-//! cannot be cancelled. An append of two clients at once is no more atomic than libcephfs' (each asks for the size first). Layouts
-//! are told with the pool's number. No asynchronous creates, lazy IO, metrics, lookups by an inode's number alone, or reclaiming of
-//! another client's state. Only what `SetAttr` and `OpenArgs` name is taken; other bits get EINVAL.
+//! Not done: permissions are not checked here (servers check paths of keys); quotas are told but not
+//! enforced; data within inodes is refused (EOPNOTSUPP), and so are servers without the feature
+//! `reply_encoding`. A call that waits, for a lock for instance, cannot be cancelled. An append of two
+//! clients at once is no more atomic than libcephfs' (each asks for the size first). Layouts are told with
+//! the pool's number. No asynchronous creates, lazy IO, metrics, lookups by an inode's number alone, or
+//! reclaiming of another client's state. Only what `SetAttr` and `OpenArgs` name is taken; other bits get
+//! EINVAL.
 //!
 //! Known faults:
 //! - A call that waits for capabilities with a handle that is closed waits for ever.

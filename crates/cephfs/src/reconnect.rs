@@ -87,8 +87,8 @@ impl Client {
         }
     }
 
-    /// Flushes of what is being taken back go first, so that nobody else gets it before they are done; the others wait until the
-    /// server is active.
+    /// Flushes of what is being taken back go first, so that nobody else gets it before they are done; the
+    /// others wait until the server is active.
     fn flush_before_reconnect(&mut self, rank: Rank) {
         let is_ours = |i: &Inode| i.auth == Some(rank) && !i.flushing.is_empty();
         let nodes: Vec<Node> =

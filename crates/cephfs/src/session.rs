@@ -33,7 +33,8 @@ pub(crate) struct Session {
     pub addrs: AddrVec,
     pub state: State,
     pub features: FeatureBits,
-    /// Messages of capabilities, leases, snapshots and quotas that the server sent; a close states how many were seen.
+    /// Messages of capabilities, leases, snapshots and quotas that the server sent; a close states how many
+    /// were seen.
     pub pushes: u64,
     renew_seq: u64,
     renew_sent: Duration,
@@ -44,7 +45,8 @@ pub(crate) struct Session {
     pub releases: Vec<CapItem>,
     pub flushes: BTreeSet<u64>,
     pub is_read_only: bool,
-    /// When the server forgot the connection. Perhaps it is another process at the same address: the map will tell.
+    /// When the server forgot the connection. Perhaps it is another process at the same address: the map will
+    /// tell.
     cut_at: Option<Duration>,
 }
 
@@ -132,7 +134,8 @@ impl Client {
         }
     }
 
-    /// The server has forgotten the connection, and with it our session. Source: Client::ms_handle_remote_reset.
+    /// The server has forgotten the connection, and with it our session. Source:
+    /// Client::ms_handle_remote_reset.
     pub(crate) fn conn_gone(&mut self, conn: SessionId) {
         let Some(rank) = self.by_conn.remove(&conn) else { return };
         let Some(session) = self.sessions.get(&rank).filter(|s| s.conn == conn) else { return };

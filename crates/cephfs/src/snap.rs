@@ -1,4 +1,5 @@
-//! Realms of snapshots: which snapshots writes have to preserve, and what was being changed when one was taken.
+//! Realms of snapshots: which snapshots writes have to preserve, and what was being changed when one was
+//! taken.
 //!
 //! Source: Client::update_snap_trace, queue_cap_snap, finish_cap_snap, flush_snaps, handle_snap.
 
@@ -65,7 +66,8 @@ impl Client {
         false
     }
 
-    /// Takes realms over. What was changed before belongs to the snapshots that are new: `is_kept` unless they were removed.
+    /// Takes realms over. What was changed before belongs to the snapshots that are new: `is_kept` unless
+    /// they were removed.
     pub(crate) fn update_realms(&mut self, trace: &SnapTrace, is_kept: bool) {
         let is_new = |info: &&SnapRealmInfo| {
             self.realms.get(&info.ino).is_none_or(|r| info.seq > r.seq || info.parent != r.parent)

@@ -1,6 +1,7 @@
 //! Which ranges of which objects hold a range of a file.
 //!
-//! Source: Striper::file_to_extents in src/osdc/Striper.cc; names of objects: file_object_t in src/include/fs_types.h.
+//! Source: Striper::file_to_extents in src/osdc/Striper.cc; names of objects: file_object_t in
+//! src/include/fs_types.h.
 
 use messages::fs::FileLayout;
 use types::{HObject, Ino, SnapId};

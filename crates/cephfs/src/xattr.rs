@@ -1,4 +1,5 @@
-//! Extended attributes, and what a file system tells and takes by their names: layouts, quotas, recursive statistics.
+//! Extended attributes, and what a file system tells and takes by their names: layouts, quotas, recursive
+//! statistics.
 //!
 //! Source: Client::_getxattr, _setxattr, and the tables of vxattrs in src/client/Client.cc.
 
@@ -36,7 +37,8 @@ fn layout_part(part: &[u8], layout: &FileLayout) -> Option<String> {
     })
 }
 
-/// A whole layout, with the pool's number, for names of pools are not known here. A folder without one of its own has none.
+/// A whole layout, with the pool's number, for names of pools are not known here. A folder without one of its
+/// own has none.
 fn layout_text(layout: &FileLayout) -> Option<String> {
     if layout.pool.0 < 0 {
         return None;

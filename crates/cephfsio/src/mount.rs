@@ -11,8 +11,8 @@ use types::Errno;
 use crate::shell::{Event, Shared};
 use crate::{Error, Result};
 
-/// A file system that is mounted; one for each [`Cluster`]. When it is dropped without `unmount`, servers keep its
-/// session until it times out.
+/// A file system that is mounted; one for each [`Cluster`]. When it is dropped without `unmount`, servers
+/// keep its session until it times out.
 pub struct Mount {
     shared: Arc<Shared>,
 }
@@ -24,7 +24,8 @@ impl Drop for Mount {
 }
 
 impl Mount {
-    /// Mounts the folder `path` of a file system. Must be called within a tokio runtime, which carries the connections.
+    /// Mounts the folder `path` of a file system. Must be called within a tokio runtime, which carries the
+    /// connections.
     pub async fn new(cluster: Cluster, settings: Settings, path: &str) -> Result<(Self, Attr)> {
         let mount = Self { shared: Shared::start(cluster, settings) };
         let path = Bytes::copy_from_slice(path.as_bytes());

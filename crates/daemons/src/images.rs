@@ -88,8 +88,8 @@ impl Images {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A start that is ended, or followed by another one, may tell something all the same: the core knows it by
-    /// its number.
+    /// A start that is ended, or followed by another one, may tell something all the same: the core knows it
+    /// by its number.
     pub fn start(self: &Arc<Self>, start: u64) {
         let images = Arc::clone(self);
         let soon = self.clients.start();

@@ -17,7 +17,8 @@ use types::{Errno, Fsid, OsdId};
 const OSDS_APART: &str = "the monitors are Ceph's: its OSDs do not replicate with ours";
 /// A monitor that has no quorum answers late, one that was replaced never.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// In the answer of monitors to which a device has another class already, which an operator may have given it.
+/// In the answer of monitors to which a device has another class already, which an operator may have given
+/// it.
 ///
 /// Source: CrushWrapper::update_device_class, src/crush/CrushWrapper.cc.
 const HAS_A_CLASS: &str = "has already bound to class";
@@ -224,8 +225,8 @@ impl Startup {
 }
 
 /// What a refusal of the monitors comes to. It lasts where it is about the command itself or who sends it. A
-/// bug of a monitor (EIO), too many requests there (EBUSY), a store without room and all else may pass, and one
-/// such answer keeps no OSD out: `tick` asks again.
+/// bug of a monitor (EIO), too many requests there (EBUSY), a store without room and all else may pass, and
+/// one such answer keeps no OSD out: `tick` asks again.
 fn refused(errno: Errno, why: String) -> Step {
     let why = format!("the monitors {why}");
     match errno {

@@ -128,8 +128,8 @@ pub enum Output {
     },
     /// Where the dashboard is to be served from now on, or not any more.
     Dashboard(Option<DashboardAt>),
-    /// A client of the cluster is needed for jobs; answered by `Input::Client` with this number, each start by
-    /// another one.
+    /// A client of the cluster is needed for jobs; answered by `Input::Client` with this number, each start
+    /// by another one.
     StartClient {
         start: u64,
     },

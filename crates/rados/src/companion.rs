@@ -1,5 +1,5 @@
-//! A second core on a cluster's connections: the client of a file system, which has its own sessions with metadata
-//! servers, hears of maps from the same monitor, and has its objects read and written here.
+//! A second core on a cluster's connections: the client of a file system, which has its own sessions with
+//! metadata servers, hears of maps from the same monitor, and has its objects read and written here.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -21,7 +21,8 @@ pub trait Companion: Send + Sync {
     fn mon_message(&self, msg: Message);
     /// The newest OSD map.
     fn osd_map(&self, epoch: Epoch);
-    /// The peer has forgotten a connection that the companion opened. After a mere cut it is opened again, and what was sent is sent again.
+    /// The peer has forgotten a connection that the companion opened. After a mere cut it is opened again,
+    /// and what was sent is sent again.
     fn reset(&self, conn: ConnId);
     fn message(&self, conn: ConnId, tid: u64, msg: Message);
 }

@@ -1,7 +1,7 @@
 //! What must hold at the very moment at which an OSD tells a client that its write is done (O1): the log of every acting member
-//! has the write and all before it, and there are as many of them as the pool asks for; what each has of it is
-//! durable, as its store says. Of a member that is dead the medium is looked at, and of the others every now
-//! and then.
+//! has the write and all before it, and there are as many of them as the pool asks for; what each has of it
+//! is durable, as its store says. Of a member that is dead the medium is looked at, and of the others every
+//! now and then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -179,7 +179,8 @@ mod tests {
         assert!(told.contains("has not made"), "{told}");
     }
 
-    /// What the oracle says of an OSD whose core is told that a write is durable while its device is still at it.
+    /// What the oracle says of an OSD whose core is told that a write is durable while its device is still at
+    /// it.
     fn told_too_early(seed: u64) -> Option<String> {
         let scenario = Scenario::from_seed(seed).with_level(Level::Calm);
         let mut world = World::new(scenario).expect("a cluster");

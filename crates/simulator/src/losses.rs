@@ -59,8 +59,8 @@ impl World {
         (osds.collect(), self.listed_mons().into_iter().find(|mon| here(Node::Mon(*mon))))
     }
 
-    /// Takes a host with all its disks. Of what its monitor promised the others have to have it all, and a lone
-    /// one is never lost. False when it has to be tried again.
+    /// Takes a host with all its disks. Of what its monitor promised the others have to have it all, and a
+    /// lone one is never lost. False when it has to be tried again.
     pub fn lose_host(
         &mut self,
         index: usize,

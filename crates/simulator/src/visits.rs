@@ -1,5 +1,5 @@
-//! A guest that uses pools which administrators make and delete under it. What it has written is there as long
-//! as the pool is, and of a pool that is gone it hears that.
+//! A guest that uses pools which administrators make and delete under it. What it has written is there as
+//! long as the pool is, and of a pool that is gone it hears that.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
-//! Every sequence of one to three out of thirteen store operations, and what a power loss can leave of it: each state
-//! mounts, is sound, and holds everything acknowledged and a prefix of the rest; and so does what a second power loss leaves
-//! of the first checkpoint after each such mount.
+//! Every sequence of one to three out of thirteen store operations, and what a power loss can leave of it:
+//! each state mounts, is sound, and holds everything acknowledged and a prefix of the rest; and so does what
+//! a second power loss leaves of the first checkpoint after each such mount.
 //!
 //! Every other sequence sends its small writes of whole blocks straight to their places, beside what stays in the log record.
-//! Of sequences of three every other state is mounted. A part of them begins on a log that wraps, a nearly full device, one
-//! with three regions of the allocation map, or with a superblock copy that does not prove itself.
+//! Of sequences of three every other state is mounted. A part of them begins on a log that wraps, a nearly
+//! full device, one with three regions of the allocation map, or with a superblock copy that does not prove
+//! itself.
 //!
 //! A build with optimisation runs all 2,379 sequences, and goes on with commits beside checkpoints until it has seen at least
 //! 200,000 states; others run a part of them.
@@ -26,7 +27,8 @@ const STATES: usize = 200_000;
 const STATES_OF_A_PART: usize = 2_000;
 /// Tears tried per write.
 const TEARS: usize = 8;
-/// Each crash state is crashed again during its recovery, at one of about a dozen moments; one of so many at all of them.
+/// Each crash state is crashed again during its recovery, at one of about a dozen moments; one of so many at
+/// all of them.
 const AT_ALL_MOMENTS: usize = 97;
 /// Blocks of a region of the allocation map (FORMAT.md).
 const REGION_BYTES: u64 = 32_640 * 4096;

@@ -1,4 +1,5 @@
-//! Tests that `docs/reviews.md` names, and what the tree has by those names: a row whose test is gone proves nothing.
+//! Tests that `docs/reviews.md` names, and what the tree has by those names: a row whose test is gone proves
+//! nothing.
 
 use std::collections::BTreeSet;
 

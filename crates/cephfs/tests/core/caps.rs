@@ -116,7 +116,8 @@ fn a_write_beyond_the_bound_asks_for_room() {
     assert_eq!(w.done(ticket), Ok(Answer::Written(3)));
 }
 
-/// Without the shared capability the size is the server's to say; what is short is asked again, then filled up.
+/// Without the shared capability the size is the server's to say; what is short is asked again, then filled
+/// up.
 #[test]
 fn a_short_read_asks_for_the_size() {
     let (mut w, handle) = World::opened(Caps::PIN | Caps::FILE_RD);

@@ -140,7 +140,8 @@ fn what_is_recalled_is_given_back() {
     assert_eq!(inos, [50, 51, 52, 54, 55, 56, 57], "the oldest first; the root stays");
 }
 
-/// It may be another process at the address: a new map says so. Without one the session is over after a while.
+/// It may be another process at the address: a new map says so. Without one the session is over after a
+/// while.
 #[test]
 fn a_forgotten_connection_is_no_end_of_the_session_yet() {
     let mut w = World::mounted();

@@ -19,7 +19,8 @@ fn no_operation_is_lost_when_the_server_is_failed() {
             .expect("locked");
         let mut written = 0_u64;
         for round in 0..3 {
-            // Calls under way while the server goes: some answered but not safe, some not answered, some not sent.
+            // Calls under way while the server goes: some answered but not safe, some not answered, some not
+            // sent.
             let work = async {
                 for i in 0..60 {
                     let text = format!("file-{round}-{i}");

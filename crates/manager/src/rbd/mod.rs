@@ -17,7 +17,8 @@
 //! Known faults:
 //! 1. A job on a pool that does not answer ends when the pool answers, or with the client: sixteen such pools
 //!    hold all tasks, and eight all purges. A wait for an image's lock alone has a bound, and ends by
-//!    `cancel`. So do sixteen pools hold all tasks in which one does not end, until one of these is cancelled.
+//!    `cancel`. So do sixteen pools hold all tasks in which one does not end, until one of these is
+//!    cancelled.
 //! 2. Commands that wait for four pools which do not answer may be all that may wait.
 //! 3. The parent is what the clone's header says, as in Ceph, with the manager's rights: whoever may write to
 //!    a header has an image flattened from any parent, and the parent's own header says of which data pool a

@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! 1. OSDs are asked while somebody asks here, and for [`KEPT`] after.
-//! 2. There are at most [`QUERIES`], each with at most [`IMAGES`] images, of which each pool and namespace has
-//!    its part. What an OSD tells, and what is reported, is what is used most: whoever uses much hides others
-//!    there, except from a question for their pool or namespace alone.
+//! 2. There are at most [`QUERIES`], each with at most [`IMAGES`] images, of which each pool and namespace
+//!    has its part. What an OSD tells, and what is reported, is what is used most: whoever uses much hides
+//!    others there, except from a question for their pool or namespace alone.
 //! 3. Names are at most [`NAMED_FOR`] old, and a few seconds; of what has none nothing is shown.
 //!
 //! Source: src/pybind/mgr/rbd_support/perf.py, src/mgr/OSDPerfMetricCollector.cc (16.2).

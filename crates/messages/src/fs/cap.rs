@@ -1,4 +1,5 @@
-//! Capabilities between a client and a metadata server: grants, revocations, moves, and what the client changed under them.
+//! Capabilities between a client and a metadata server: grants, revocations, moves, and what the client
+//! changed under them.
 //!
 //! Source: src/messages/MClientCaps.h, src/messages/MClientCapRelease.h.
 

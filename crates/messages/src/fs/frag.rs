@@ -1,6 +1,7 @@
 //! Fragments of directories: which hashes of names each has, and how a directory is split into them.
 //!
-//! A fragment has the hashes whose upper bits (of 24) are its own. Source: src/include/frag.h, src/include/ceph_frag.h.
+//! A fragment has the hashes whose upper bits (of 24) are its own. Source: src/include/frag.h,
+//! src/include/ceph_frag.h.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

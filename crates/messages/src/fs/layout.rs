@@ -40,7 +40,8 @@ impl FileLayout {
             && self.stripe_count > 0
     }
 
-    /// The form that capabilities and inodes carry; the namespace follows elsewhere. A pool below 0 is written as 0.
+    /// The form that capabilities and inodes carry; the namespace follows elsewhere. A pool below 0 is
+    /// written as 0.
     ///
     /// Source: file_layout_t::to_legacy.
     pub fn encode_old(&self, w: &mut Writer) {

@@ -1,6 +1,7 @@
 //! What a client tells of its own speed and of what it keeps.
 //!
-//! Source: src/messages/MClientMetrics.h, src/include/cephfs/metrics/Types.h; the later kinds as 16.2.15 sends them.
+//! Source: src/messages/MClientMetrics.h, src/include/cephfs/metrics/Types.h; the later kinds as 16.2.15
+//! sends them.
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_plain};

@@ -1,7 +1,8 @@
 //! What clients of a file system and its metadata servers say to each other.
 //!
-//! Replies, leases and inodes travel in the form of clients that have the feature `reply_encoding` (Linux 5.1, Nautilus);
-//! the older form without envelopes is not spoken here. Names of files are bytes and need not be UTF-8.
+//! Replies, leases and inodes travel in the form of clients that have the feature `reply_encoding` (Linux
+//! 5.1, Nautilus); the older form without envelopes is not spoken here. Names of files are bytes and need not
+//! be UTF-8.
 //!
 //! Source: src/messages/MClient*.h, src/include/ceph_fs.h, as 16.2.15 sends them.
 

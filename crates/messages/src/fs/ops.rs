@@ -66,7 +66,8 @@ impl Display for FsOp {
     }
 }
 
-/// Features of clients and metadata servers, by number. Source: src/mds/cephfs_features.h, and its names in 16.2.15.
+/// Features of clients and metadata servers, by number. Source: src/mds/cephfs_features.h, and its names in
+/// 16.2.15.
 pub mod features {
     pub const JEWEL: usize = 5;
     pub const KRAKEN: usize = 6;

@@ -1,7 +1,7 @@
 //! A metadata server's answer to a request.
 //!
-//! Source: src/messages/MClientReply.h, MClientRequestForward.h; Server::set_trace_dist, handle_client_readdir and
-//! handle_client_openc in src/mds/Server.cc.
+//! Source: src/messages/MClientReply.h, MClientRequestForward.h; Server::set_trace_dist,
+//! handle_client_readdir and handle_client_openc in src/mds/Server.cc.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::{DirStat, FileName, FsOp, InodeStat, LeaseStat, SnapTrace};
 use crate::payload::{Parts, Payload, Segments, message};
 use crate::type_numbers;
 
-/// An answer. A change is answered twice: when it was made, and when it is safe in the journal (`is_safe`), unless
-/// both are one.
+/// An answer. A change is answered twice: when it was made, and when it is safe in the journal (`is_safe`),
+/// unless both are one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MClientReply {
     pub op: FsOp,
@@ -27,8 +27,8 @@ pub struct MClientReply {
     pub has_target: bool,
     /// `trace()` reads it.
     pub trace: Bytes,
-    /// Of `READDIR` and `LSSNAP` a `ReaddirReply`, of `CREATE` a `CreateReply`, of `GETFILELOCK` a `FileLock`, of
-    /// `GETVXATTR` an envelope with the value.
+    /// Of `READDIR` and `LSSNAP` a `ReaddirReply`, of `CREATE` a `CreateReply`, of `GETFILELOCK` a
+    /// `FileLock`, of `GETVXATTR` an envelope with the value.
     pub extra: Bytes,
     /// A `SnapTrace`.
     pub snaps: Bytes,

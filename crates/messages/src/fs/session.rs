@@ -1,4 +1,5 @@
-//! A client's session with a metadata server: opened, renewed, asked to give capabilities back, closed; and its takeover.
+//! A client's session with a metadata server: opened, renewed, asked to give capabilities back, closed; and
+//! its takeover.
 //!
 //! Source: src/messages/MClientSession.h, MClientReclaim.h, MClientReclaimReply.h; 16.2.15 writes version 5.
 

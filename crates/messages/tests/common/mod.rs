@@ -1,5 +1,5 @@
-//! Reads the captured messages in `tests/data`: three lines each, of the header (with the middle segment, if there is one), the front
-//! and the data.
+//! Reads the captured messages in `tests/data`: three lines each, of the header (with the middle segment, if
+//! there is one), the front and the data.
 
 use messages::{Header, WireMessage};
 

@@ -32,8 +32,8 @@ use crate::osd::counters::Times;
 use crate::osd::shared::Shared;
 use crate::peer::{CopyAsk, PgBody};
 
-/// Bytes of one piece: the source's primary reads it in one go, and others wait meanwhile. An object of the usual
-/// size comes as one. Ceph's pieces have 8 MiB. Source: osd_copyfrom_max_chunk.
+/// Bytes of one piece: the source's primary reads it in one go, and others wait meanwhile. An object of the
+/// usual size comes as one. Ceph's pieces have 8 MiB. Source: osd_copyfrom_max_chunk.
 pub(crate) const PIECE: u64 = 4 << 20;
 /// How often a source is fetched anew that changed between two pieces.
 const AGAIN: u32 = 16;
@@ -73,8 +73,8 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// Whether the source, of which the client wants any version, was written since its first piece came: then
-    /// it is fetched from its beginning.
+    /// Whether the source, of which the client wants any version, was written since its first piece came:
+    /// then it is fetched from its beginning.
     fn begins_anew(&mut self, e: Errno) -> bool {
         let has_changed =
             matches!(e, Errno::ERANGE | Errno::EOVERFLOW) && self.cursor != CopyCursor::default();

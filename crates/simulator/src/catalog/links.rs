@@ -37,7 +37,8 @@ pub(super) fn lost_replies(base: Scenario) -> Scenario {
     base.with_seconds(22).with_plan(plan)
 }
 
-/// Of what OSDs tell each other some does not decode: whoever reads it ends the session, with what waits in it.
+/// Of what OSDs tell each other some does not decode: whoever reads it ends the session, with what waits in
+/// it.
 pub(super) fn messages_that_do_not_decode(base: Scenario) -> Scenario {
     let busy = |o: &mut Options| {
         (o.clients, o.depth, o.think) = (3, 4, 20 * MILLISECOND);
