@@ -11,7 +11,6 @@ pub mod flags;
 mod addrs;
 mod json;
 mod release;
-mod snaps;
 mod timespan;
 
 mod placements;
@@ -67,8 +66,8 @@ pub use pool_opts::{OptType, OptValue, POOL_OPTS, PoolOpts};
 pub use pool_wire::MAX_PG_NUM;
 pub use release::Release;
 pub use servicemap::{Service, ServiceDaemon, ServiceMap};
-pub use snaps::SnapIntervals;
 pub use timespan::timespan_text;
+pub use types::SnapIntervals;
 pub use upmap::RuleShape;
 
 /// The feature bits that shape Pacific's maps: what an increment's `encode_features` holds.

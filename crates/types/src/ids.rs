@@ -54,6 +54,12 @@ number! {
     Ino(u64)
 }
 
+impl From<Ino> for u64 {
+    fn from(ino: Ino) -> Self {
+        ino.0
+    }
+}
+
 impl Ino {
     /// The root of a file system.
     pub const ROOT: Self = Self(1);

@@ -20,6 +20,16 @@ impl Default for SnapId {
         Self::HEAD
     }
 }
+impl From<u64> for SnapId {
+    fn from(id: u64) -> Self {
+        Self(id)
+    }
+}
+impl From<SnapId> for u64 {
+    fn from(id: SnapId) -> Self {
+        id.0
+    }
+}
 impl Encode for SnapId {
     fn encode(&self, w: &mut Writer) {
         w.u64(self.0);

@@ -1,20 +1,33 @@
-//! Sets of snapshot ids kept as intervals: queues of removed and purged snapshots.
+//! Sets of ids kept as intervals: queues of removed snapshots, numbers of inodes that are free.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::marker::PhantomData;
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
-use types::SnapId;
 
-/// Disjoint, non-adjacent, non-empty intervals of snapshot ids: length by start.
+use crate::{Ino, SnapId};
+
+/// Disjoint, non-adjacent, non-empty intervals of ids: length by start.
 ///
 /// Invariants: (1) no length is 0; (2) `start + length` does not overflow; (3) each interval ends below the next start.
 /// Source: interval_set in src/include/interval_set.h.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SnapIntervals {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intervals<T> {
     runs: BTreeMap<u64, u64>,
+    of: PhantomData<T>,
 }
 
-impl SnapIntervals {
+pub type SnapIntervals = Intervals<SnapId>;
+pub type InoSet = Intervals<Ino>;
+
+impl<T> Default for Intervals<T> {
+    fn default() -> Self {
+        Self { runs: BTreeMap::new(), of: PhantomData }
+    }
+}
+
+impl<T: From<u64> + Into<u64>> Intervals<T> {
     pub fn new() -> Self {
         Self::default()
     }
@@ -29,8 +42,8 @@ impl SnapIntervals {
     }
 
     /// Every id, in order.
-    pub fn ids(&self) -> impl Iterator<Item = SnapId> + '_ {
-        self.iter().flat_map(|(s, l)| (s..s + l).map(SnapId))
+    pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
+        self.iter().flat_map(|(s, l)| (s..s + l).map(T::from))
     }
 
     /// How many ids are in the set.
@@ -38,12 +51,13 @@ impl SnapIntervals {
         self.runs.values().sum()
     }
 
-    pub fn contains(&self, snap: SnapId) -> bool {
-        self.runs.range(..=snap.0).next_back().is_some_and(|(s, l)| snap.0 - s < *l)
+    pub fn contains(&self, id: T) -> bool {
+        let id = id.into();
+        self.runs.range(..=id).next_back().is_some_and(|(s, l)| id - s < *l)
     }
 
-    pub fn insert(&mut self, snap: SnapId) {
-        self.insert_run(snap.0, 1);
+    pub fn insert(&mut self, id: T) {
+        self.insert_run(id.into(), 1);
     }
 
     /// Adds `start .. start + len`; ids that are in the set already stay. Ids beyond u64 are cut off.
@@ -97,42 +111,42 @@ impl SnapIntervals {
 
     /// Keeps what is in `other` too.
     pub fn intersect(&mut self, other: &Self) {
-        let mut only_here = self.clone();
+        let mut only_here = Self { runs: self.runs.clone(), of: PhantomData };
         only_here.subtract(other);
         self.subtract(&only_here);
     }
 }
 
-/// `[1~3,a~1]`: start and length in hex.
-impl std::fmt::Display for SnapIntervals {
+/// `[1~3,a~1]`: start and length as the ids print; those of snapshots do so in hex.
+impl<T: From<u64> + Into<u64> + Display> Display for Intervals<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let texts: Vec<String> = self.iter().map(|(s, l)| format!("{}~{}", SnapId(s), SnapId(l))).collect();
+        let texts: Vec<String> = self.iter().map(|(s, l)| format!("{}~{}", T::from(s), T::from(l))).collect();
         write!(f, "[{}]", texts.join(","))
     }
 }
-impl FromIterator<(u64, u64)> for SnapIntervals {
+impl<T: From<u64> + Into<u64>> FromIterator<(u64, u64)> for Intervals<T> {
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(iter: I) -> Self {
         let mut set = Self::new();
         iter.into_iter().for_each(|(s, l)| set.insert_run(s, l));
         set
     }
 }
-impl Encode for SnapIntervals {
+impl<T> Encode for Intervals<T> {
     fn encode(&self, w: &mut Writer) {
         self.runs.encode(w);
     }
 }
 
 /// Refuses what breaks the invariants, for real writers never send it.
-impl Decode for SnapIntervals {
+impl<T> Decode for Intervals<T> {
     const MIN_SIZE: usize = 4;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        let n = r.count("snapshot intervals", 16)?;
+        let n = r.count("intervals", 16)?;
         let mut runs = BTreeMap::new();
         let mut free_from = 0u64;
         for i in 0..n {
             let (start, len) = (r.u64()?, r.u64()?);
-            let invalid = DecodeError::Invalid { what: "snapshot interval", value: start };
+            let invalid = DecodeError::Invalid { what: "interval", value: start };
             let end = start.checked_add(len).filter(|e| *e > start).ok_or(invalid.clone())?;
             if i > 0 && start <= free_from {
                 return Err(invalid);
@@ -140,7 +154,7 @@ impl Decode for SnapIntervals {
             free_from = end;
             runs.insert(start, len);
         }
-        Ok(Self { runs })
+        Ok(Self { runs, of: PhantomData })
     }
 }
 
