@@ -28,6 +28,22 @@ impl Reader {
         self.bounded(len, |r| body(r, Envelope { version, compat }))
     }
 
+    /// Reads an envelope whose forms before version `oldest` are not known here: they are refused, for they may have had
+    /// no envelope at all. `body` is given the writer's version.
+    pub fn envelope_since<T>(
+        &mut self,
+        what: &'static str,
+        ours: u8,
+        oldest: u8,
+        body: impl FnOnce(&mut Self, u8) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let version = self.peek_u8()?;
+        if version < oldest {
+            return Err(DecodeError::Invalid { what, value: version.into() });
+        }
+        self.envelope(what, ours, |r, env| body(r, env.version))
+    }
+
     /// Reads an envelope of a structure that had none in its first versions: then a version alone stands in
     /// front of the fields. `body` is given the writer's version.
     ///
@@ -101,6 +117,15 @@ mod tests {
         w.envelope(9, 8, |w| w.u8(1));
         let got = Reader::new(w.into_bytes()).envelope("t", 7, |r, _| r.u8());
         assert_eq!(got, Err(DecodeError::Incompatible { what: "t", compat: 8, ours: 7 }));
+    }
+
+    #[test]
+    fn forms_that_are_too_old_are_refused() {
+        let read = |oldest| {
+            Reader::new(sample().into_bytes()).envelope_since("t", 3, oldest, |r, v| Ok((v, r.u32()?)))
+        };
+        assert_eq!(read(3), Ok((3, 7)));
+        assert_eq!(read(4), Err(DecodeError::Invalid { what: "t", value: 3 }));
     }
 
     #[test]
