@@ -2,7 +2,7 @@
 //!
 //! Source: file_layout_t in src/include/fs_types.h, quota_info_t in src/mds/mdstypes.h.
 
-use codec::{DecodeError, Reader, Writer};
+use codec::{Decode, DecodeError, Encode, Reader, Writer};
 use types::PoolId;
 
 /// How a file is striped over objects, and where they are.
@@ -60,6 +60,38 @@ impl FileLayout {
         let is_none = (stripe_unit, stripe_count, object_size, pool) == (0, 0, 0, 0);
         let pool = PoolId(if is_none { -1 } else { pool });
         Ok(Self { stripe_unit, stripe_count, object_size, pool, pool_ns: String::new() })
+    }
+}
+
+/// The form with everything, as it is stored.
+impl Encode for FileLayout {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(2, 2, |w| {
+            w.u32(self.stripe_unit);
+            w.u32(self.stripe_count);
+            w.u32(self.object_size);
+            self.pool.encode(w);
+            self.pool_ns.encode(w);
+        });
+    }
+}
+
+/// Either form: the first byte of the old one is 0. Source: file_layout_t::decode in src/common/fs_types.cc.
+impl Decode for FileLayout {
+    const MIN_SIZE: usize = Self::OLD_BYTES;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        if r.peek_u8()? == 0 {
+            return Self::decode_old(r);
+        }
+        r.envelope("file_layout_t", 2, |r, _| {
+            Ok(Self {
+                stripe_unit: r.u32()?,
+                stripe_count: r.u32()?,
+                object_size: r.u32()?,
+                pool: PoolId::decode(r)?,
+                pool_ns: String::decode(r)?,
+            })
+        })
     }
 }
 
