@@ -34,6 +34,7 @@ const LAYERS: &[(&str, Option<u8>)] = &[
     ("monitor", Some(5)),
     ("manager", Some(6)),
     ("cephfs", Some(6)),
+    ("mds", Some(6)),
     ("pg", Some(5)),
     ("objecter", Some(5)),
     ("gateway", Some(5)),
