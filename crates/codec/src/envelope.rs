@@ -28,8 +28,8 @@ impl Reader {
         self.bounded(len, |r| body(r, Envelope { version, compat }))
     }
 
-    /// Reads an envelope whose forms before version `oldest` are not known here: they are refused, for they may have had
-    /// no envelope at all. `body` is given the writer's version.
+    /// Reads an envelope whose forms before version `oldest` are not known here: they are refused, for they
+    /// may have had no envelope at all. `body` is given the writer's version.
     pub fn envelope_since<T>(
         &mut self,
         what: &'static str,

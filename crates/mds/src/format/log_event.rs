@@ -1,7 +1,7 @@
 //! An entry of the journal: an event with its kind.
 //!
-//! Source: src/mds/LogEvent.h, src/mds/LogEvent.cc. Kind 11 (sessions without an envelope) and entries without
-//! a wrapper are not read.
+//! Source: src/mds/LogEvent.h, src/mds/LogEvent.cc. Kind 11 (sessions without an envelope) and entries
+//! without a wrapper are not read.
 
 use codec::{Decode, DecodeError, Encode, Reader, Writer};
 
