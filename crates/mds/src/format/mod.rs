@@ -2,23 +2,22 @@
 //!
 //! | what | object | in it |
 //! |---|---|---|
-//! | a fragment of a directory | `<ino>.<fragment>` | header of the omap: [`Fnode`]; keys: [`DentryKey`],
-//! values: [`Dentry`] | | where an inode is linked | its first object | attribute `parent`: [`Backtrace`];
-//! `layout`: `FileLayout` | | the root, a server's own folder | `<ino>.00000000.inode` | [`BaseInode`] |
+//! | a fragment of a directory | `<ino>.<fragment>` | header of the omap: [`Fnode`]; keys: [`DentryKey`], values: [`Dentry`] |
+//! | where an inode is linked | its first object | attribute `parent`: [`Backtrace`]; `layout`: `FileLayout` |
+//! | the root, a server's own folder | `<ino>.00000000.inode` | [`BaseInode`] |
 //! | free inode numbers | `mds<rank>_inotable` | [`InoTable`] |
 //! | snapshots of the file system | `mds_snaptable` | [`SnapTable`] |
-//! | sessions with clients | `mds<rank>_sessionmap` | header of the omap: [`SessionMapHeader`]; values:
-//! [`SessionInfo`] | | files that are open | `mds<rank>_openfiles.<n>` | header of the omap:
-//! [`OpenFilesHeader`]; values: [`OpenFile`], [`OpenFilesChange`] | | where the journal is | `<0x400 +
-//! rank>.00000000` | [`JournalPointer`] | | the journal | a file of inode `0x200 + rank` | first object:
-//! [`JournalHeader`]; then entries ([`read_entry`]) of [`LogEvent`] | | what is to be purged | a file of
-//! inode `0x500 + rank` | the same with entries of [`PurgeItem`] |
+//! | sessions with clients | `mds<rank>_sessionmap` | header of the omap: [`SessionMapHeader`]; values: [`SessionInfo`] |
+//! | files that are open | `mds<rank>_openfiles.<n>` | header of the omap: [`OpenFilesHeader`]; values: [`OpenFile`], [`OpenFilesChange`] |
+//! | where the journal is | `<0x400 + rank>.00000000` | [`JournalPointer`] |
+//! | the journal | a file of inode `0x200 + rank` | first object: [`JournalHeader`]; then entries ([`read_entry`]) of [`LogEvent`] |
+//! | what is to be purged | a file of inode `0x500 + rank` | the same with entries of [`PurgeItem`] |
 //!
 //! Numbers in names of objects are hexadecimal ([`names`]).
 //!
 //! Invariants:
-//! 1. What 16.2.15 wrote is decoded and encoded again to the same bytes. Fields of later versions are
-//!    skipped, as Ceph does.
+//! 1. What 16.2.15 wrote is decoded and encoded again to the same bytes. Fields of later versions are skipped,
+//!    as Ceph does.
 //! 2. A decoder allocates no more than a few times the bytes that it was given, and never panics.
 //! 3. Forms of old without a length in front are refused and not guessed at.
 //! 4. An event of the journal is decoded whole, or not at all: bytes behind it and unknown kinds are errors.
