@@ -64,6 +64,18 @@ pub struct BucketState {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BucketStats {
     pub categories: std::collections::BTreeMap<u8, rgw::index::Stats>,
+    /// Of its shards, in order.
+    pub shards: Vec<ShardState>,
+}
+
+/// How far a shard of an index has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShardState {
+    /// Counts its changes.
+    pub version: u64,
+    pub master_version: u64,
+    /// The largest id in its log.
+    pub max_marker: Bytes,
 }
 
 impl BucketStats {
@@ -307,7 +319,13 @@ impl Site {
         self.link_as(&info.owner, &info.bucket, info.created, now)
     }
 
-    fn link_as(&self, owner: &UserId, bucket: &Bucket, created: RealTime, now: RealTime) -> Plan<()> {
+    pub(crate) fn link_as(
+        &self,
+        owner: &UserId,
+        bucket: &Bucket,
+        created: RealTime,
+        now: RealTime,
+    ) -> Plan<()> {
         let bucket = list_entry(bucket);
         let entry = UserBucketEntry { bucket, created, ..UserBucketEntry::default() };
         let args = list::SetArgs { entries: vec![entry], add: true, time: now };
@@ -363,6 +381,8 @@ impl Site {
                 for (category, stats) in &header.stats {
                     sum.categories.entry(*category).or_default().merge(stats);
                 }
+                let (version, master_version) = (header.version, header.master_version);
+                sum.shards.push(ShardState { version, master_version, max_marker: header.max_marker });
             }
             Ok(sum)
         })

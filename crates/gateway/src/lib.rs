@@ -21,6 +21,8 @@ mod system;
 // Users and buckets.
 mod buckets;
 mod leftovers;
+mod owners;
+mod usage;
 mod users;
 
 // What buckets hold.
@@ -31,7 +33,7 @@ mod turn;
 
 pub use ask::{Op, Output, Reply, Request};
 pub use boot::Start;
-pub use buckets::{BucketState, BucketStats, NewBucket};
+pub use buckets::{BucketState, BucketStats, NewBucket, ShardState};
 pub use error::Error;
 pub use garbage::{SHARDS as GARBAGE_SHARDS, Swept};
 pub use objects::{

@@ -111,6 +111,19 @@ impl Performer {
         }
     }
 
+    /// Tells the names of all objects of a pool's namespace, in no order; of a pool that is not there, none.
+    pub async fn names(&self, pool: &Pool, mut each: impl FnMut(&str)) -> Result<(), Error> {
+        let failed = |e: rados::Error| Error::Rados(e.errno());
+        let mut objects = match self.pool(pool, false).await {
+            Err(e) if e.is_not_found() => return Ok(()),
+            io => io.map_err(failed)?.objects(),
+        };
+        while let Some(page) = objects.next_page().await.map_err(failed)? {
+            page.iter().for_each(|object| each(&object.name));
+        }
+        Ok(())
+    }
+
     async fn step(&self, requests: Vec<Request>) -> Vec<Result<Reply, Errno>> {
         let mut replies = Vec::with_capacity(requests.len());
         let mut requests = requests.into_iter().peekable();

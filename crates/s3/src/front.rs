@@ -28,7 +28,7 @@ use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
 use crate::users::{Caller, Known};
 use crate::website::{self, Visit};
-use crate::{asked, attrs, config, encryption, errors};
+use crate::{admin, asked, attrs, config, encryption, errors};
 
 /// A body that is no object's.
 const MAX_DOCUMENT: u64 = 1 << 20;
@@ -57,6 +57,8 @@ enum Admitted {
     Form(Box<Form>),
     /// A browser asks for a page of a bucket's site.
     Page(Box<Visit>),
+    /// An administrator asks.
+    Admin(Box<admin::Call>),
 }
 
 /// A page of another site asks.
@@ -90,7 +92,8 @@ impl Front {
             *request.uri_mut() = uri;
         }
         let mends = mend_of(request.method(), request.uri());
-        let mut page = page(&request);
+        let is_admin = admin::is_for(request.uri());
+        let mut page = page(&request).filter(|_| !is_admin);
         request.extensions_mut().insert(RequestId(id.clone()));
         let made = MadeVersion::default();
         request.extensions_mut().insert(made.clone());
@@ -112,13 +115,13 @@ impl Front {
                     (Some(mend), Ok(answered)) => mended(answered, mend).await,
                     (_, answered) => answered,
                 };
-                let answered = answered.or_else(|e| failed(e, &id)).map(|mut answered| {
+                let answered = answered.or_else(|e| failed(e, &id, is_admin)).map(|mut answered| {
                     answered.headers_mut().extend(told.unwrap_or_default());
                     answered
                 });
                 (answered, Some(share))
             }
-            Err(e) => (failed(e, &id), None),
+            Err(e) => (failed(e, &id, is_admin), None),
         };
         let mut response = result.unwrap_or_else(|_| {
             let mut response = Response::new(Body::empty());
@@ -154,6 +157,7 @@ impl Front {
                 let gateway = self.gateway.of_caller(visit.caller());
                 Ok(Box::pin(website::answer(&gateway, &self.service, &visit)).await)
             }
+            Admitted::Admin(call) => Box::pin(admin::answer(&self.gateway, *call)).await,
         }
     }
 
@@ -162,6 +166,9 @@ impl Front {
         asked::check_headers(&parts)?;
         if let Some(admitted) = self.admit_visit(&mut parts, peer) {
             return admitted;
+        }
+        if admin::is_for(&parts.uri) {
+            return self.admit_admin(parts, body, peer).await;
         }
         asked::check_query(&parts)?;
         refuse(&parts)?;
@@ -214,6 +221,25 @@ impl Front {
             None => library(parts, document.into(), length, &caller)?,
         };
         Ok((admitted, caller, share))
+    }
+
+    async fn admit_admin(
+        &self,
+        parts: Parts,
+        body: Incoming,
+        peer: IpAddr,
+    ) -> S3Result<(Admitted, Caller, Share)> {
+        let claim = sign::claim(&parts)?;
+        let (user, key) = self.identify(&parts, claim.as_ref(), peer).await?;
+        let payload = claim.as_ref().map_or(Payload::Unsigned, Signature::payload);
+        let length = asked::length(&parts, &payload, false)?;
+        let share = self.windows.take(peer, READER_UNITS).ok_or(S3ErrorCode::SlowDown)?;
+        let checks = asked::checks(&parts, payload, key, length)?;
+        // What nobody may ask for is not read.
+        let caller = Caller::new(user).at(peer);
+        let call = admin::Call::new(caller.clone(), &parts)?;
+        let document = Checked::new(body, checks).collect(admin::MAX_DOCUMENT).await?;
+        Ok((Admitted::Admin(Box::new(call.with(document))), caller, share))
     }
 
     /// The tenant of a presigned URL's bucket, for the preflight that a browser sends first. The answer gives
@@ -305,7 +331,10 @@ fn library(mut parts: Parts, body: Body, length: u64, caller: &Caller) -> S3Resu
     Ok(Admitted::Library(Request::from_parts(parts, body)))
 }
 
-fn failed(mut e: S3Error, id: &str) -> S3Result<Response<Body>> {
+fn failed(mut e: S3Error, id: &str, is_admin: bool) -> S3Result<Response<Body>> {
+    if is_admin {
+        return Ok(admin::failed(&e, id));
+    }
     e.set_request_id(id.to_owned());
     e.to_hyper_response()
 }

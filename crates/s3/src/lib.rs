@@ -30,6 +30,9 @@ mod tags;
 mod turns;
 mod xml;
 
+// What administrators ask for.
+mod admin;
+
 // How it comes in and goes out.
 mod answered;
 mod asked;

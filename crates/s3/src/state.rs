@@ -20,7 +20,7 @@ use crate::turns::Turns;
 use crate::users::{Cache, Caller, Known};
 
 /// Attributes of buckets.
-const ACL: &[u8] = b"user.rgw.acl";
+pub const ACL: &[u8] = b"user.rgw.acl";
 pub const POLICY: &[u8] = b"user.rgw.iam-policy";
 pub const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
 pub const CORS: &[u8] = b"user.rgw.cors";
@@ -201,6 +201,11 @@ impl Gateway {
     /// Carries out a plan that reads, as long as its client waits.
     pub async fn read<T: Send + 'static>(&self, plan: Plan<T>) -> Result<T, Error> {
         self.performer.read(plan).await
+    }
+
+    /// Tells the names of all objects of a pool.
+    pub async fn names(&self, pool: &rgw::Pool, each: impl FnMut(&str)) -> Result<(), Error> {
+        self.performer.names(pool, each).await
     }
 
     /// Carries out what is planned with the time and made-up texts.

@@ -1,5 +1,6 @@
 //! Debian's unmodified Ceph clients against an optimised build: what a user does, and what a hostile peer does.
 
+mod admin_ops;
 mod auth;
 mod balance;
 mod basics;

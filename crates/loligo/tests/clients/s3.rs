@@ -9,13 +9,13 @@ use crate::managers::installed;
 use crate::radosgw;
 
 /// A gateway of ours, which ends with the test.
-struct Gateway {
+pub struct Gateway {
     child: Child,
-    endpoint: String,
+    pub endpoint: String,
 }
 
 impl Gateway {
-    fn start(c: &Cluster, more: &[&str]) -> Self {
+    pub fn start(c: &Cluster, more: &[&str]) -> Self {
         let port = mon_port();
         let mut command = Command::new(binary());
         command.args(["rgw", "--port", &port]).args(more).arg("--data").arg(c.data()).stdout(Stdio::piped());
