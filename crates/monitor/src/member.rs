@@ -214,6 +214,19 @@ impl Member {
             }
         }
         self.conclude_removal(now);
+        self.forget_moved();
+    }
+
+    /// Nobody needs to be told where a monitor has moved to once the newest map says it, or does not name that
+    /// monitor any more. Older states prove nothing: a recovered one may be from before the monitor's addition.
+    fn forget_moved(&mut self) {
+        if self.core.settings.moved.is_empty() || !self.raft.is_current() {
+            return;
+        }
+        let monmap = std::sync::Arc::clone(&self.core.state().monmap);
+        self.core.settings.moved.retain(|name, addr| {
+            monmap.mons.get(name).is_some_and(|known| known.addrs != AddrVec::single(*addr))
+        });
     }
 
     /// Whoever is missing from the newest monitor map was removed. Comes when all that is committed is applied; older states
@@ -355,9 +368,6 @@ impl Member {
             return false;
         }
         let listed = monmap.mons.contains_key(&self.core.settings.name);
-        self.core.settings.moved.retain(|name, addr| {
-            monmap.mons.get(name).is_some_and(|known| known.addrs != AddrVec::single(*addr))
-        });
         self.membership = match (listed, self.membership) {
             (true, _) => OwnMembership::Listed,
             (false, removed @ OwnMembership::Removed(_)) => removed,

@@ -678,6 +678,27 @@ fn membership_is_judged_by_the_newest_map_alone() {
     assert!((0..3).all(|at| dismissed(&g, at).is_none()));
 }
 
+/// All of them restart elsewhere, with snapshots from before a monitor's addition, as in a cluster that began
+/// with fewer.
+#[test]
+fn monitors_that_were_moved_find_one_that_their_snapshots_do_not_name() {
+    let mut g = Group::new();
+    g.run(4_000);
+    let added = (g.leader().expect("a leader") + 1) % 3;
+    let old = added_again(&mut g, added);
+    (0..3).for_each(|at| g.kill(at));
+    g.hosts.iter_mut().for_each(|host| old.restore(&mut host.disk));
+    (g.ip, g.moved) = ("10.0.0.9", true);
+    (0..3).for_each(|at| g.start(at));
+    g.run(6_000);
+    assert!(g.leader().is_some());
+    let want: Vec<String> = (0..3).map(|at| AddrVec::single(mon_addr("10.0.0.9", at)).to_string()).collect();
+    for host in &g.hosts {
+        let map = &host.member.as_ref().expect("it runs").core().state().monmap;
+        assert_eq!(map.ranked().map(|m| m.addrs.to_string()).collect::<Vec<_>>(), want);
+    }
+}
+
 /// One that was removed starts again, and knows no address of the monitor that leads: that was added after
 /// its snapshot.
 #[test]
