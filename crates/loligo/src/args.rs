@@ -177,7 +177,8 @@ pub struct DaemonArgs {
     /// Configuration file. [default: $CEPH_CONF, /etc/ceph/ceph.conf]
     #[arg(short = 'c', long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
-    /// Run a daemon of this folder, made by `loligo up`. [default: ./data, when it is one and no -c is given]
+    /// Run a daemon of this folder, made by `loligo up`. [default: the folder of $CEPH_CONF, or ./data, when
+    /// it is one and no -c is given]
     #[arg(long, value_name = "DIR", env = "LOLIGO_DATA")]
     pub data: Option<PathBuf>,
     /// Make the daemon's store in its folder (mon_data, osd_data), and end.

@@ -157,6 +157,11 @@ impl Place {
     pub fn lock(&self) -> Result<PidLock> {
         let taken = match &self.folder {
             Some(dir) => dir.lock(&self.name.to_string())?,
+            None if !self.data.is_dir() => bail!(
+                "there is no folder {} ({}_data); --data names a folder of loligo up",
+                self.data.display(),
+                self.name.kind.as_str()
+            ),
             None => lock_file(&self.data.join("pid"))?,
         };
         taken.with_context(|| format!("{} is already running on {}", self.name, self.data.display()))

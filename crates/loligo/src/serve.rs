@@ -1,7 +1,7 @@
 //! Runs daemons: all of a folder in this process, or one, of a folder or by its configuration file.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use admin::options::Values;
@@ -73,7 +73,7 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
     }
     if args.replace && kind == EntityType::Osd {
         start_log(None);
-        return match folder(args) {
+        return match folder(args, kind, &id) {
             Some(data) => {
                 let (dir, description) = open(&data)?;
                 mkfs::replace_of_folder(&dir, &description, &id)
@@ -84,7 +84,7 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
     if rescue::is_asked_for(args) && kind != EntityType::Mon {
         bail!("--extract-monmap and --inject-monmap are for monitors");
     }
-    if let Some(data) = folder(args) {
+    if let Some(data) = folder(args, kind, &id) {
         start_log(None);
         return one_of_folder(args, &data, kind, &id);
     }
@@ -125,14 +125,25 @@ fn id_of(args: &DaemonArgs, kind: EntityType) -> Result<String> {
     }
 }
 
-/// The folder of `up` that the daemon is of: named, or the usual one where no configuration file is.
-fn folder(args: &DaemonArgs) -> Option<std::path::PathBuf> {
+/// The folder of `up` that the daemon is of: named, or that of the `ceph.conf` which `up` has clients use, or
+/// the usual one where no configuration file is named.
+fn folder(args: &DaemonArgs, kind: EntityType, id: &str) -> Option<PathBuf> {
     if args.conf.is_some() || args.mkfs {
         return None;
     }
     let usual = Path::new("data");
-    let near = || std::env::var_os("CEPH_CONF").is_none() && usual.join("loligo.json").is_file();
-    args.data.clone().or_else(|| near().then(|| usual.to_owned()))
+    args.data.clone().or_else(|| match std::env::var_os("CEPH_CONF") {
+        Some(conf) => folder_of(Path::new(&conf), &AuthName::new(kind, id).to_string()),
+        None => usual.join("loligo.json").is_file().then(|| usual.to_owned()),
+    })
+}
+
+/// The folder that this is the `ceph.conf` of, if it has a daemon of this name.
+fn folder_of(conf: &Path, daemon: &str) -> Option<PathBuf> {
+    let conf = std::path::absolute(conf).ok()?;
+    let dir = ClusterDir::new(conf.parent()?).ok().filter(|dir| dir.conf() == conf)?;
+    let description = dir.load().ok()??;
+    names(&description).iter().any(|name| name == daemon).then(|| dir.root().to_owned())
 }
 
 fn one_of_folder(args: &DaemonArgs, data: &Path, kind: EntityType, id: &str) -> Result<()> {
@@ -427,6 +438,26 @@ async fn meet_the_others(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_configuration_that_clients_use_names_the_folder_for_its_own_daemons() {
+        let tmp = tempfile::tempdir().expect("a folder");
+        let dir = ClusterDir::new(tmp.path()).expect("a path");
+        assert_eq!(folder_of(&dir.conf(), "mon.a"), None, "no cluster");
+        let description = Description {
+            format: crate::layout::FORMAT,
+            fsid: "215f035f-8e81-42db-a68c-2ddf6b582ff3".to_owned(),
+            auth: "cephx".to_owned(),
+            mon_addr: "127.0.0.1:3300".parse().expect("an address"),
+            mons: Vec::new(),
+            osds: Vec::new(),
+            profile: crate::args::Profile::Default,
+        };
+        dir.save(&description).expect("saved");
+        assert_eq!(folder_of(&dir.conf(), "mon.a").as_deref(), Some(tmp.path()));
+        assert_eq!(folder_of(&dir.conf(), "mon.b"), None, "a daemon by its configuration alone");
+        assert_eq!(folder_of(&tmp.path().join("other.conf"), "mon.a"), None);
+    }
 
     #[test]
     fn debug_logs_have_no_requests() {
