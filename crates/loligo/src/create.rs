@@ -18,6 +18,7 @@ use types::{AddrVec, AuthName, EntityAddr, EntityType, Entropy, Fsid, Now};
 
 use crate::args::UpArgs;
 use crate::client;
+use crate::failures;
 use crate::layout::{
     ClusterDir, Description, FORMAT, MonEntry, OsdEntry, ceph_conf, host_name, with_monitors_moved,
     write_atomically,
@@ -316,6 +317,29 @@ pub fn forget_mon(dir: &ClusterDir, name: &str) -> Result<()> {
     dir.save(&d)
 }
 
+/// OSDs whose folders were deleted leave the description: nothing of them is there to be started.
+pub fn without_missing(dir: &ClusterDir, mut d: Description) -> Result<Description> {
+    let folder = |id: i32| dir.daemon_dir(&format!("osd.{id}"));
+    let is_missing = |id: i32| {
+        let found = std::fs::symlink_metadata(folder(id));
+        found.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+    };
+    let missing: Vec<i32> = d.osds.iter().map(|o| o.id).filter(|id| is_missing(*id)).collect();
+    if missing.is_empty() {
+        return Ok(d);
+    }
+    d.osds.retain(|o| !missing.contains(&o.id));
+    dir.save(&d)?;
+    for id in missing {
+        failures::forget(dir, &format!("osd.{id}"));
+        say!(
+            "osd.{id} is forgotten: {} is gone. If the cluster has it still: ceph osd purge {id}",
+            folder(id).display()
+        );
+    }
+    Ok(d)
+}
+
 /// Adds OSDs to a running cluster's folder and maps, up to the number asked for; whoever calls starts them.
 pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Description> {
     let wanted = args.osds.unwrap_or(0) as usize;
@@ -324,6 +348,14 @@ pub fn add_osds(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Desc
         let admin = client::admin(dir, d)?;
         admin.connected(std::time::Duration::from_secs(10)).await?;
         let fsid = Fsid::parse(&d.fsid).context("the folder's fsid is damaged")?;
+        let known = client::command(&admin, json!({"prefix": "osd ls"})).await?;
+        let is_known =
+            |id: i32| known.as_array().into_iter().flatten().any(|k| k.as_i64() == Some(i64::from(id)));
+        // Its number is the next one that the cluster gives.
+        if let Some(purged) = d.osds.iter().find(|o| !is_known(o.id)) {
+            let folder = dir.daemon_dir(&format!("osd.{}", purged.id));
+            bail!("osd.{} was purged, and {} is still there: delete it first", purged.id, folder.display());
+        }
         let mut grown = d.clone();
         while grown.osds.len() < wanted {
             let uuid = random_fsid().to_string();
@@ -399,6 +431,32 @@ pub fn store_options(memory_target: u64) -> Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_osd_without_a_folder_leaves_the_description() {
+        let tmp = tempfile::tempdir().expect("a folder");
+        let dir = ClusterDir::new(tmp.path()).expect("a path");
+        let osd = |id| OsdEntry { id, uuid: String::new(), bytes: 1 };
+        let d = Description {
+            format: FORMAT,
+            fsid: "215f035f-8e81-42db-a68c-2ddf6b582ff3".to_owned(),
+            auth: "cephx".to_owned(),
+            mon_addr: "127.0.0.1:3300".parse().expect("an address"),
+            mons: Vec::new(),
+            osds: vec![osd(0), osd(1), osd(2)],
+            profile: crate::args::Profile::Default,
+        };
+        for here in ["osd.0", "osd.2"] {
+            std::fs::create_dir(tmp.path().join(here)).expect("made");
+        }
+        // A disk that is elsewhere, and not there now, is no reason to forget an OSD.
+        std::os::unix::fs::symlink("/nowhere", tmp.path().join("osd.1")).expect("a link");
+        assert_eq!(without_missing(&dir, d.clone()).expect("read"), d);
+        std::fs::remove_file(tmp.path().join("osd.1")).expect("removed");
+        let left = without_missing(&dir, d).expect("written");
+        assert_eq!(left.osds.iter().map(|o| o.id).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(dir.load().expect("read"), Some(left));
+    }
 
     #[test]
     fn a_memory_target_that_cannot_be_read_is_told() {

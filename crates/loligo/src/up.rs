@@ -45,7 +45,7 @@ fn bring_up(args: &UpArgs) -> Result<()> {
     let dir = ClusterDir::new(&args.data)?;
     let existing = dir.load()?;
     let (description, fresh) = match existing {
-        Some(d) => (moved(&dir, d, args)?, false),
+        Some(d) => (moved(&dir, create::without_missing(&dir, d)?, args)?, false),
         None => (create::cluster(&dir, args)?, true),
     };
     check_port(args, &description, fresh)?;
