@@ -114,15 +114,40 @@ fn grow_mons(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<Descrip
         return Ok(d.clone());
     }
     let grown = create::add_mons(dir, d, args)?;
+    let added = || grown.mons.iter().filter(|m| d.mon(&m.name).is_none()).map(|m| m.name.as_str());
     match dir.running("loligo") {
         Some(pid) => signal(pid, Signal::HUP)?,
         None => {
-            for mon in grown.mons.iter().filter(|m| d.mon(&m.name).is_none()) {
-                spawn(dir, &format!("mon.{}", mon.name), &["mon", "--id", &mon.name])?;
+            for name in added() {
+                spawn(dir, &format!("mon.{name}"), &["mon", "--id", name])?;
             }
         }
     }
+    await_quorum(dir, &grown, &added().collect::<Vec<_>>(), Duration::from_secs(args.timeout))?;
     Ok(grown)
+}
+
+/// Waits until the monitors of these names are in the quorum.
+fn await_quorum(dir: &ClusterDir, d: &Description, names: &[&str], limit: Duration) -> Result<()> {
+    let start = Instant::now();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let admin = client::admin(dir, d)?;
+        loop {
+            let mut status = Value::Null;
+            if admin.connected(POLL).await.is_ok() {
+                status =
+                    client::command(&admin, json!({"prefix": "quorum_status"})).await.unwrap_or_default();
+            }
+            let quorum: Vec<&str> =
+                status["quorum_names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let Some(away) = names.iter().find(|name| !quorum.contains(name)) else { return Ok(()) };
+            if start.elapsed() > limit {
+                bail!("mon.{away} is not in the quorum after {} s: see its log", limit.as_secs());
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    })
 }
 
 /// Adds the OSDs that `--osds` asks for to the running cluster, starts them and waits for them.
@@ -252,7 +277,12 @@ fn report(
                 last = client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(Value::Null);
                 if usable(&last) {
                     match lacking(dir, &admin, d).await {
-                        None => return Ok(Some(last)),
+                        // What was wrong until now may be over.
+                        None => {
+                            return Ok(Some(
+                                client::command(&admin, json!({"prefix": "health"})).await.unwrap_or(last),
+                            ));
+                        }
                         Some(what) => lacks = what,
                     }
                 }
