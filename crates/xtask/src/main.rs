@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod ledger;
+mod manual;
 mod named;
 mod page;
 mod processors;
@@ -25,7 +26,7 @@ cargo xtask <command>
   ci          format, tidy, clippy, docs, unit and simulator tests
   clients     tests of an optimised build: crash states, cluster-hours, Ceph's own clients, the thrasher
   processors  the vector code's tests on emulated processors with fewer features, and on aarch64
-  tidy        sizes of files and functions, layers, no IO in cores, module docs, ARCHITECTURE.md
+  tidy        sizes of files and functions, layers, no IO in cores, module docs, ARCHITECTURE.md, the manual's links
   setup       installs from Debian what the tests need (as root)
   page        builds the dashboard's page of its sources and compares it with the one that is committed
   soak        random and long tests with new seeds, for as long as you like: see cargo xtask soak --help

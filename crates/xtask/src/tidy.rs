@@ -105,6 +105,7 @@ pub fn run(root: &Path) -> Result<()> {
     check_options(&mut report, root, &crates)?;
     check_paths(&mut report, root)?;
     check_tests(&mut report, root)?;
+    report.problems.extend(crate::manual::faults(root)?);
     report.finish()
 }
 

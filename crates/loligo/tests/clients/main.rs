@@ -15,6 +15,7 @@ mod dashboard;
 mod differential;
 mod file_systems;
 mod flood;
+mod guide;
 mod hostile;
 mod hosts;
 mod images;
