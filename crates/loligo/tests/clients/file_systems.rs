@@ -12,14 +12,14 @@ use crate::cluster::{Cluster, until};
 use crate::managers::installed;
 
 /// A metadata server of Ceph's, which is killed at the end.
-struct CephMds {
+pub struct CephMds {
     child: Child,
     log: PathBuf,
 }
 
 impl CephMds {
     /// As `mds.<id>`, with a key of its own.
-    fn start(c: &Cluster, id: &str) -> Self {
+    pub fn start(c: &Cluster, id: &str) -> Self {
         let at = |name: &str| c.dir.path().join(format!("mds-{name}.{id}"));
         let name = format!("mds.{id}");
         let mut words = vec!["auth", "get-or-create", &name, "mon", "allow profile mds", "mds", "allow"];
@@ -169,7 +169,7 @@ fn holders(c: &Cluster) -> Vec<(String, String)> {
     all.into_iter().map(|(_, name, state)| (name, state)).collect()
 }
 
-fn active(c: &Cluster, ranks: usize) -> Vec<String> {
+pub fn active(c: &Cluster, ranks: usize) -> Vec<String> {
     let all_active =
         |held: &[(String, String)]| held.len() == ranks && held.iter().all(|(_, state)| state == "up:active");
     until("active ranks", || all_active(&holders(c)));

@@ -29,6 +29,7 @@ mod managers_alike;
 mod managers_progress;
 mod managers_switch;
 mod on_ceph;
+mod posix;
 mod quorum;
 mod radosgw;
 mod real_ceph;
