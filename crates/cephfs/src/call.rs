@@ -69,6 +69,11 @@ impl Reply {
     }
 }
 
+/// What a server's or an OSD's result says, which may be any number.
+pub(crate) fn failure(result: i32) -> Option<Errno> {
+    (result < 0).then(|| Errno(result.saturating_neg()))
+}
+
 /// `None`: it goes on when something happens.
 pub(crate) type Step = Result<Option<Answer>, Errno>;
 

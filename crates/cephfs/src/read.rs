@@ -8,7 +8,7 @@ use messages::osd::{Extent, Op, flags};
 use objecter::{OpReply, OpRequest};
 use types::{Errno, SnapContext};
 
-use crate::call::{Event, Stage, Step};
+use crate::call::{Event, Stage, Step, failure};
 use crate::core::Client;
 use crate::io::{Answer, Handle, Node, Ticket};
 use crate::striping::{Piece, object, object_truncate_size, pieces};
@@ -144,10 +144,10 @@ impl Read {
     fn take(&mut self, index: usize, result: Result<OpReply, Errno>) {
         self.pending = self.pending.saturating_sub(1);
         let data = match result {
-            Ok(reply) if reply.result >= 0 => {
-                Ok(reply.ops.into_iter().next().map(|op| op.outdata).unwrap_or_default())
-            }
-            Ok(reply) => Err(Errno(-reply.result)),
+            Ok(reply) => match failure(reply.result) {
+                Some(errno) => Err(errno),
+                None => Ok(reply.ops.into_iter().next().map(|op| op.outdata).unwrap_or_default()),
+            },
             Err(errno) => Err(errno),
         };
         match data {

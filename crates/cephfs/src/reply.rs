@@ -9,7 +9,7 @@ use maps::Rank;
 use messages::fs::{FileName, FsOp, LeaseStat, MClientReply, ReaddirReply, Trace};
 use types::Errno;
 
-use crate::call::{Event, Reply};
+use crate::call::{Event, Reply, failure};
 use crate::core::Client;
 use crate::io::{Attr, Cursor, Entry, Node};
 
@@ -68,7 +68,7 @@ impl Client {
         let snap_name = request.msg.path.path.rsplit(|b| *b == b'/').next().map(FileName::copy_from_slice);
         let node = self.take_trace(rank, since, &trace);
         let mut reply = Reply {
-            result: if m.result < 0 { Err(Errno(-m.result)) } else { Ok(()) },
+            result: failure(m.result).map_or(Ok(()), Err),
             node,
             extra: m.extra.clone(),
             ..Reply::default()

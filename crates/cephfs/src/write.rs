@@ -8,7 +8,7 @@ use messages::osd::{Extent, Op, flags};
 use objecter::OpRequest;
 use types::Errno;
 
-use crate::call::{Event, Stage, Step};
+use crate::call::{Event, Stage, Step, failure};
 use crate::core::Client;
 use crate::io::{Answer, Handle, Node, Ticket};
 use crate::request::Ask;
@@ -49,7 +49,7 @@ impl Client {
         let Stage::Write(write) = stage else { return Err(Errno::EIO) };
         if let Event::Object(_, result) = event {
             write.pending = write.pending.saturating_sub(1);
-            let failed = result.map_or_else(Some, |r| (r.result < 0).then_some(Errno(-r.result)));
+            let failed = result.map_or_else(Some, |r| failure(r.result));
             write.errno = write.errno.or(failed);
             if write.pending > 0 {
                 return Ok(None);
@@ -144,7 +144,7 @@ impl Client {
             let stat = &mut inode.stat;
             stat.size = stat.size.max(end);
             (stat.mtime, stat.ctime) = (stat.mtime.max(now), stat.ctime.max(now));
-            stat.change_attr += 1;
+            stat.change_attr = stat.change_attr.saturating_add(1);
             inode.dirty |= Caps::FILE_WR;
         }
         if is_last {

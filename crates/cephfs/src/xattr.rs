@@ -55,10 +55,10 @@ fn layout_text(layout: &FileLayout) -> Option<String> {
 fn of_inode(name: &[u8], stat: &InodeStat) -> Option<String> {
     let quota = stat.quota;
     Some(match name {
-        b"ceph.dir.entries" => (stat.nfiles + stat.nsubdirs).to_string(),
+        b"ceph.dir.entries" => stat.nfiles.saturating_add(stat.nsubdirs).to_string(),
         b"ceph.dir.files" => stat.nfiles.to_string(),
         b"ceph.dir.subdirs" => stat.nsubdirs.to_string(),
-        b"ceph.dir.rentries" => (stat.rfiles + stat.rsubdirs).to_string(),
+        b"ceph.dir.rentries" => stat.rfiles.saturating_add(stat.rsubdirs).to_string(),
         b"ceph.dir.rfiles" => stat.rfiles.to_string(),
         b"ceph.dir.rsubdirs" => stat.rsubdirs.to_string(),
         b"ceph.dir.rbytes" => stat.rbytes.to_string(),

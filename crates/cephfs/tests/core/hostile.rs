@@ -8,7 +8,7 @@ use messages::fs::{
     CapOp, CapPeer, Caps, FsOp, MClientCaps, MClientLease, MClientReply, MClientRequestForward,
     MClientSession, MClientSnap, SessionOp, SnapOp, SnapRealmInfo, SnapTrace, Trace, TraceDentry,
 };
-use types::{Epoch, Ino, SnapId};
+use types::{Epoch, Errno, Ino, SnapId};
 
 use crate::world::{ALL, World, name, stat};
 
@@ -137,6 +137,45 @@ fn reply(r: &mut Random) -> MClientReply {
     let target = (r.below(3) > 0).then(|| any(r));
     m.set_trace(&Trace { dentry, target });
     m
+}
+
+#[test]
+fn numbers_at_their_end_break_nothing() {
+    let (mut w, handle) = World::opened(ALL);
+    let node = Node::head(crate::world::FILE);
+    let grant = w.caps(CapOp::GRANT, ALL);
+    w.say(0, MClientCaps { change_attr: u64::MAX, ..grant });
+    let write = w.submit(Call::Write { handle, offset: Some(0), data: name("x") });
+    let objects = w.objects();
+    w.objects_done(objects);
+    assert!(w.done(write).is_ok());
+    let answer = |result| objecter::OpReply { result, ops: Vec::new(), version: 1 };
+    for result in [i32::MIN, i32::MIN + 1] {
+        let calls = [
+            Call::Write { handle, offset: Some(0), data: name("x") },
+            Call::Read { handle, offset: 0, length: 1 },
+        ];
+        for call in calls {
+            let ticket = w.submit(call);
+            let objects = w.objects();
+            w.input(Input::ObjectDone(objects[0].0, Ok(answer(result))));
+            assert_eq!(w.done(ticket), Err(Errno(i32::MAX)));
+        }
+        let set = messages::fs::SetAttr { mask: messages::fs::SetAttr::MODE, ..Default::default() };
+        let ticket = w.submit(Call::SetAttr { node, set });
+        let (tid, _) = w.request();
+        w.say(tid, MClientReply { op: FsOp::SETATTR, result, is_safe: true, ..Default::default() });
+        assert_eq!(w.done(ticket), Err(Errno(i32::MAX)));
+    }
+    for text in ["ceph.dir.entries", "ceph.dir.rentries"] {
+        let ticket = w.submit(Call::GetXattr { node: Node::ROOT, name: name(text) });
+        let (tid, _) = w.request();
+        let mut many = crate::world::folder(Ino(1));
+        (many.version, many.cap.seq) = (20, 2);
+        (many.nfiles, many.nsubdirs, many.rfiles, many.rsubdirs) = (u64::MAX, 1, u64::MAX, 1);
+        w.reply(tid, FsOp::GETATTR, true, None, Some(many));
+        assert_eq!(w.done(ticket), Ok(cephfs::Answer::Value(u64::MAX.to_string().into())));
+    }
 }
 
 #[test]
