@@ -28,7 +28,7 @@ impl Client {
         let Some(generation) = self.sessions.get(&rank).map(|s| s.generation) else { return };
         self.note_shared(node, new.caps);
         let Some(inode) = self.inodes.get_mut(&node) else { return };
-        let is_first = inode.caps.is_empty();
+        let (is_first, was_orphan) = (inode.caps.is_empty(), inode.auth.is_none());
         let is_known = inode.caps.contains_key(&rank);
         let (mut seq, mut migrate_seq, mut issued, mut flags) =
             (new.seq, new.migrate_seq, new.caps, new.flags);
@@ -58,8 +58,12 @@ impl Client {
             self.new_auth(node, rank);
         }
         let Some(inode) = self.inodes.get_mut(&node) else { return };
+        let is_found = was_orphan && inode.auth.is_some();
         if (is_first || is_auth) && new.realm != Ino(u64::MAX) {
             inode.realm = new.realm;
+        }
+        if is_found {
+            self.resume_flushes(node);
         }
         if !lost.is_empty() {
             self.check_caps(node, false);
@@ -78,6 +82,7 @@ impl Client {
         if let Some(session) = old.and_then(|old| self.sessions.get_mut(&old)) {
             session.flushes.retain(|tid| !tids.contains(tid));
         }
+        self.orphans.retain(|tid| !tids.contains(tid));
         if let Some(session) = self.sessions.get_mut(&rank) {
             session.flushes.extend(tids);
         }
@@ -110,6 +115,11 @@ impl Client {
         let Some(cap) = inode.caps.remove(&rank) else { return };
         if inode.auth == Some(rank) {
             inode.auth = None;
+            // They wait for the next responsible rank.
+            if let Some(session) = self.sessions.get_mut(&rank) {
+                session.flushes.retain(|tid| !inode.flushing.contains_key(tid));
+            }
+            self.orphans.extend(inode.flushing.keys());
         }
         if inode.caps.is_empty() {
             inode.is_complete = false;
@@ -130,6 +140,13 @@ impl Client {
     pub(crate) fn check_caps(&mut self, node: Node, is_urgent: bool) {
         let Some(inode) = self.inodes.get(&node).filter(|_| node.is_head()) else { return };
         let (wanted, used) = (inode.wanted(), inode.used());
+        if inode.auth.is_none() && inode.is_unsent() {
+            let until = self.now.mono + RELEASE_DELAY;
+            if let Some(inode) = self.inodes.get_mut(&node) {
+                inode.hold_until.get_or_insert(until);
+            }
+        }
+        let Some(inode) = self.inodes.get(&node) else { return };
         let mut retain = wanted | used | Caps::PIN;
         if !self.is_unmounting && inode.stat.nlink > 0 {
             retain |= if wanted.is_empty() { Caps::ALL_SHARED } else { Caps(u32::MAX) };
@@ -198,7 +215,7 @@ impl Client {
         }
         match m.op {
             CapOp::EXPORT => return self.cap_moved_away(node, rank, m),
-            CapOp::FLUSHSNAP_ACK => return self.snap_flushed(node, rank, m.snap_follows, tid),
+            CapOp::FLUSHSNAP_ACK => return self.snap_flushed(node, m.snap_follows, tid),
             CapOp::IMPORT => self.cap_came(node, rank, m),
             _ => {}
         }
@@ -212,7 +229,7 @@ impl Client {
                 }
             }
             CapOp::IMPORT | CapOp::REVOKE | CapOp::GRANT => self.granted(node, rank, m),
-            CapOp::FLUSH_ACK => self.flushed(node, rank, tid),
+            CapOp::FLUSH_ACK => self.flushed(node, tid),
             _ => {}
         }
     }
@@ -228,6 +245,7 @@ impl Client {
             realm: m.realm,
             flags: ReplyCap::AUTH,
         };
+        let had_auth = self.inodes.get(&node).is_some_and(|i| i.auth.is_some());
         self.add_cap(node, rank, &new);
         let Some(inode) = self.inodes.get_mut(&node) else { return };
         let is_peer = |cap: &Cap| m.peer.cap_id != 0 && cap.id == m.peer.cap_id;
@@ -239,7 +257,7 @@ impl Client {
         if moved {
             self.remove_cap(node, m.peer.rank, m.peer.flags & ReplyCap::RELEASE != 0);
         }
-        if self.inodes.get(&node).is_some_and(|i| i.auth == Some(rank)) {
+        if had_auth && self.inodes.get(&node).is_some_and(|i| i.auth == Some(rank)) {
             self.send_flushes(node);
         }
     }
@@ -269,8 +287,10 @@ impl Client {
         if m.peer.rank != rank || m.peer.cap_id == 0 {
             self.remove_cap(node, rank, false);
         }
+        self.check_caps(node, false);
         // Without a peer, whoever needs the file asks anew.
         self.wake(node);
+        self.wake_settling();
     }
 
     fn granted(&mut self, node: Node, rank: Rank, m: &MClientCaps) {
@@ -336,9 +356,7 @@ impl Client {
             return Err(Errno::EROFS);
         }
         let Some(inode) = self.inodes.get_mut(&node) else { return Err(Errno::ESTALE) };
-        if !inode.waiters.contains(&ticket) {
-            inode.waiters.push(ticket);
-        }
+        inode.wait(ticket);
         let is_lost = inode.caps.is_empty() || end.is_some() && auth.is_none();
         if is_lost {
             self.renew_caps(node)?;
@@ -348,12 +366,13 @@ impl Client {
         Ok(false)
     }
 
-    /// Opens the file again for all its handles, for the capabilities are gone. Source: Client::_renew_caps.
-    fn renew_caps(&mut self, node: Node) -> Result<(), Errno> {
+    /// Opens the file again for all its handles and what is dirty, for the capabilities are gone. Source:
+    /// Client::_renew_caps.
+    pub(crate) fn renew_caps(&mut self, node: Node) -> Result<(), Errno> {
         let path = self.path(node, None)?;
         let Some(inode) = self.inodes.get_mut(&node).filter(|i| !i.is_renewing) else { return Ok(()) };
         inode.is_renewing = true;
-        let flags = match (inode.open_read > 0, inode.open_write > 0) {
+        let flags = match (inode.open_read > 0, inode.open_write > 0 || inode.is_dirty()) {
             (_, false) => OpenArgs::RDONLY,
             (false, true) => OpenArgs::WRONLY,
             (true, true) => OpenArgs::RDWR,
@@ -367,10 +386,16 @@ impl Client {
         let Some(inode) = self.inodes.get_mut(&node) else { return };
         inode.is_renewing = false;
         if let Err(errno) = result {
+            let is_lost = inode.auth.is_none();
             let waiters = std::mem::take(&mut inode.waiters);
             self.ready.extend(waiters.into_iter().map(|t| (t, Event::Reply(Reply::failed(errno)))));
+            if is_lost {
+                self.lose_dirty(node, errno);
+            }
         }
         self.wake(node);
+        self.wake_settling();
+        self.check_caps(node, false);
     }
 }
 

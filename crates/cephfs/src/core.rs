@@ -12,6 +12,7 @@ use crate::call::{Event, Running};
 use crate::file::OpenFile;
 use crate::inode::Inode;
 use crate::io::{Answer, Call, Effect, Handle, Input, Node, ObjectTicket, SessionId, Settings, Ticket};
+use crate::loss::Losses;
 use crate::request::Request;
 use crate::session::Session;
 use crate::snap::Realm;
@@ -47,6 +48,9 @@ pub struct Client {
 
     pub(crate) last_tid: u64,
     pub(crate) last_flush: u64,
+    /// Flushes of inodes that no rank is responsible for right now.
+    pub(crate) orphans: BTreeSet<u64>,
+    pub(crate) losses: Losses,
     pub(crate) requests: BTreeMap<u64, Request>,
 
     pub(crate) calls: BTreeMap<Ticket, Running>,
@@ -83,6 +87,8 @@ impl Client {
             uses: 0,
             last_tid: 0,
             last_flush: 0,
+            orphans: BTreeSet::new(),
+            losses: Losses::default(),
             requests: BTreeMap::new(),
             calls: BTreeMap::new(),
             ready: VecDeque::new(),

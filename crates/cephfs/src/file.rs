@@ -15,6 +15,8 @@ pub(crate) struct OpenFile {
     pub node: Node,
     pub reads: bool,
     pub writes: bool,
+    /// How many of the inode's losses it was told of.
+    pub heard: u64,
 }
 
 const FILE: u32 = 0o100_000;
@@ -65,7 +67,8 @@ impl Client {
         }
         self.last_handle += 1;
         let handle = Handle(self.last_handle);
-        self.handles.insert(handle, OpenFile { node, reads, writes });
+        let heard = self.inodes.get(&node).map_or(0, |i| i.losses.told());
+        self.handles.insert(handle, OpenFile { node, reads, writes, heard });
         Ok(Some(Answer::Opened { handle, attr: Box::new(attr) }))
     }
 

@@ -23,6 +23,28 @@ impl Client {
         Some((tid, dirty))
     }
 
+    /// Sends what is dirty, or asks for a capability to send it with.
+    pub(crate) fn write_back(&mut self, node: Node) {
+        let Some(inode) = self.inodes.get(&node).filter(|_| node.is_head()) else { return };
+        if inode.auth.is_some() || !inode.is_unsent() {
+            return self.check_caps(node, true);
+        }
+        if let Err(errno) = self.renew_caps(node) {
+            self.lose_dirty(node, errno);
+        }
+    }
+
+    /// A rank is responsible again after a time without one.
+    pub(crate) fn resume_flushes(&mut self, node: Node) {
+        let Some(inode) = self.inodes.get(&node).filter(|i| i.is_dirty()) else { return };
+        if !inode.flushing.is_empty() {
+            self.send_flushes(node);
+        }
+        self.flush_snaps(node);
+        self.check_caps(node, true);
+        self.wake_settling();
+    }
+
     /// Sends all flushes of an inode again. Source: Client::kick_flushing_caps.
     pub(crate) fn send_flushes(&mut self, node: Node) {
         let Some(inode) = self.inodes.get_mut(&node) else { return };
@@ -52,17 +74,23 @@ impl Client {
         nodes.into_iter().for_each(|node| self.send_flushes(node));
     }
 
+    /// Whichever rank said so: the inode may have moved meanwhile.
+    pub(crate) fn flushes_over(&mut self, tids: &[u64]) {
+        for session in self.sessions.values_mut() {
+            session.flushes.retain(|tid| !tids.contains(tid));
+        }
+        self.orphans.retain(|tid| !tids.contains(tid));
+    }
+
     /// Source: Client::handle_cap_flush_ack.
-    pub(crate) fn flushed(&mut self, node: Node, rank: Rank, tid: u64) {
+    pub(crate) fn flushed(&mut self, node: Node, tid: u64) {
         let Some(inode) = self.inodes.get_mut(&node) else { return };
         let done = |t: u64, caps: Caps| t <= tid && !caps.is_empty();
         let tids: Vec<u64> = inode.flushing.iter().filter(|(t, c)| done(**t, **c)).map(|(t, _)| *t).collect();
         for tid in &tids {
             inode.flushing.remove(tid);
         }
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.flushes.retain(|tid| !tids.contains(tid));
-        }
+        self.flushes_over(&tids);
         self.wake(node);
         self.wake_settling();
     }
@@ -75,14 +103,14 @@ impl Client {
             if let Some(inode) = self.inodes.get_mut(&node) {
                 inode.hold_until = None;
             }
-            self.check_caps(node, true);
+            self.write_back(node);
         }
     }
 
     /// All that is dirty.
     pub(crate) fn flush_all(&mut self) {
-        let is_due = |i: &Inode| !i.dirty.is_empty() || i.hold_until.is_some();
+        let is_due = |i: &Inode| i.is_unsent() || i.hold_until.is_some();
         let nodes: Vec<Node> = self.inodes.iter().filter(|(_, i)| is_due(i)).map(|(node, _)| *node).collect();
-        nodes.into_iter().for_each(|node| self.check_caps(node, true));
+        nodes.into_iter().for_each(|node| self.write_back(node));
     }
 }

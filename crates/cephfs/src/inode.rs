@@ -12,6 +12,7 @@ use types::{Ino, SnapContext};
 use crate::core::Client;
 use crate::dentry::Dentry;
 use crate::io::{Node, Ticket};
+use crate::loss::Losses;
 
 /// A capability of one rank.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -78,8 +79,8 @@ pub(crate) struct Inode {
     /// All capabilities are gone and an `OPEN` asks for new ones.
     pub is_renewing: bool,
     pub locks: FileLocks,
-    /// What could not be written back, for the next fsync.
-    pub error: Option<types::Errno>,
+    /// What could not be written back.
+    pub losses: Losses,
 
     /// Counts how often the folder's shared capability came anew: names that are older are not covered by it.
     pub shared_gen: u64,
@@ -143,11 +144,29 @@ impl Inode {
         wanted
     }
 
+    /// Whether something is not written back yet.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty() || !self.flushing.is_empty() || !self.cap_snaps.is_empty()
+    }
+
+    /// Whether something has to be sent, or sent again, that is not now.
+    pub fn is_unsent(&self) -> bool {
+        let is_ready = |s: &CapSnap| s.flush_tid == 0 && !s.is_writing;
+        let is_orphan = self.auth.is_none() && !self.flushing.is_empty();
+        is_orphan || !self.dirty.is_empty() || self.cap_snaps.values().any(is_ready)
+    }
+
     /// Whether nothing would be lost if it was forgotten.
     pub fn is_idle(&self) -> bool {
         let in_use = self.reading + self.writing + self.open_read + self.open_write > 0;
-        let unclean = !self.dirty.is_empty() || !self.flushing.is_empty() || !self.cap_snaps.is_empty();
-        !in_use && !unclean && self.waiters.is_empty() && !self.is_renewing && self.error.is_none()
+        !in_use && !self.is_dirty() && self.waiters.is_empty() && !self.is_renewing
+    }
+
+    /// A call looks again when capabilities change.
+    pub fn wait(&mut self, ticket: Ticket) {
+        if !self.waiters.contains(&ticket) {
+            self.waiters.push(ticket);
+        }
     }
 
     /// Source: Client::update_inode_file_size.

@@ -137,7 +137,8 @@ pub enum Call {
     },
     /// Writes back what was changed, waits until all is safe, and ends the sessions.
     Unmount,
-    /// Writes back what was changed, and waits until all that was asked before is safe.
+    /// Writes back what was changed, and waits until all that was asked before is safe. An error tells of
+    /// something that was lost since the last one.
     Sync,
     /// Follows a path from the mounted folder; symbolic links in its middle always.
     Walk {
@@ -220,7 +221,8 @@ pub enum Call {
         offset: Option<u64>,
         data: Bytes,
     },
-    /// Done when the file's attributes and what made them are safe; data is when it is written.
+    /// Done when the file's attributes and what made them are safe; data is when it is written. Each handle
+    /// hears once of what was lost since it was opened, or before if nobody heard.
     Fsync {
         handle: Handle,
     },

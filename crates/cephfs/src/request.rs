@@ -182,11 +182,7 @@ impl Client {
             let touches = std::mem::take(&mut request.touches);
             let target = request.target;
             self.requests.remove(&tid);
-            for node in touches.into_iter().chain(target) {
-                if let Some(inode) = self.inodes.get_mut(&node) {
-                    inode.error = Some(errno);
-                }
-            }
+            self.lose(touches.into_iter().chain(target), errno);
         }
     }
 

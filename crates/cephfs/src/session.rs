@@ -330,21 +330,14 @@ impl Client {
         for node in nodes {
             let Some(inode) = self.inodes.get_mut(&node) else { continue };
             inode.caps.remove(&rank);
-            if inode.auth == Some(rank) {
-                inode.auth = None;
-                let is_lost = !inode.dirty.is_empty() || !inode.flushing.is_empty();
-                if is_lost {
-                    inode.error = Some(errno);
-                }
-                (inode.dirty, inode.hold_until) = (Default::default(), None);
-                inode.flushing.clear();
-                inode.cap_snaps.clear();
-                (inode.wanted_max, inode.requested_max) = (0, 0);
-            }
             if inode.caps.is_empty() {
                 inode.is_complete = false;
                 inode.release_count += 1;
                 inode.locks = Default::default();
+            }
+            if inode.auth == Some(rank) {
+                inode.auth = None;
+                self.lose_dirty(node, errno);
             }
             self.wake(node);
         }

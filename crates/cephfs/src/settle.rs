@@ -8,6 +8,7 @@ use types::Errno;
 
 use crate::call::{Event, Stage, Step};
 use crate::core::Client;
+use crate::inode::Inode;
 use crate::io::{Answer, Handle, Node, Ticket};
 use crate::request::Request;
 use crate::session::State;
@@ -19,11 +20,22 @@ pub(crate) struct Settle {
     flush: u64,
     /// Only what is about this inode.
     node: Option<Node>,
+    /// What is dirty and waits for a capability to be flushed with.
+    unsent: Vec<Node>,
+    /// Losses that were told before.
+    heard: u64,
     is_closing: bool,
 }
 
 impl Client {
-    fn begin_settling(&mut self, ticket: Ticket, node: Option<Node>, stage: &mut Stage) {
+    fn begin_settling(&mut self, ticket: Ticket, node: Option<Node>, heard: u64, stage: &mut Stage) {
+        match node {
+            Some(node) => self.write_back(node),
+            None => self.flush_all(),
+        }
+        let is_about = |n: &Node| node.is_none_or(|node| node == *n);
+        let waits = |(n, i): &(&Node, &Inode)| is_about(n) && i.is_unsent();
+        let unsent = self.inodes.iter().filter(waits).map(|(node, _)| *node).collect();
         let is_unsafe = |r: &&Request| r.is_unsafe;
         let mut ranks: Vec<Rank> = self.requests.values().filter(is_unsafe).filter_map(|r| r.rank).collect();
         ranks.extend(self.sessions.iter().filter(|(_, s)| !s.flushes.is_empty()).map(|(rank, _)| *rank));
@@ -31,48 +43,74 @@ impl Client {
         ranks.dedup();
         ranks.into_iter().for_each(|rank| self.ask_flush_log(rank));
         let (tid, flush) = (self.last_tid, self.last_flush);
-        *stage = Stage::Settle(Settle { tid, flush, node, is_closing: false });
+        *stage = Stage::Settle(Settle { tid, flush, node, unsent, heard, is_closing: false });
         self.settling.insert(ticket);
     }
 
-    fn is_settled(&self, settle: &Settle) -> bool {
+    /// What waited for a capability is part of a flush once it has one.
+    fn settle_unsent(&mut self, settle: &mut Settle) {
+        let is_unsent = |client: &Self, node: &Node| client.inodes.get(node).is_some_and(Inode::is_unsent);
+        for node in std::mem::take(&mut settle.unsent) {
+            if is_unsent(self, &node) {
+                self.write_back(node);
+            }
+            if is_unsent(self, &node) {
+                settle.unsent.push(node);
+            } else {
+                settle.flush = self.last_flush;
+            }
+        }
+    }
+
+    fn is_settled(&mut self, settle: &mut Settle) -> bool {
+        self.settle_unsent(settle);
         let is_about =
             |r: &Request| settle.node.is_none_or(|n| r.touches.contains(&n) || r.target == Some(n));
         let waits = |(tid, r): (&u64, &Request)| {
             let is_change = r.msg.op.is_write() || r.is_unsafe;
             *tid <= settle.tid && is_change && r.msg.op != FsOp::SETFILELOCK && is_about(r)
         };
-        if self.requests.iter().any(waits) {
+        if !settle.unsent.is_empty() || self.requests.iter().any(waits) {
             return false;
         }
+        let is_later = |tid: &u64| *tid > settle.flush;
         match settle.node {
-            Some(node) => {
-                self.inodes.get(&node).is_none_or(|i| i.flushing.keys().all(|tid| *tid > settle.flush))
+            Some(node) => self.inodes.get(&node).is_none_or(|i| i.flushing.keys().all(is_later)),
+            None => {
+                let of_ranks = self.sessions.values().filter_map(|s| s.flushes.first());
+                of_ranks.chain(self.orphans.first()).all(is_later)
             }
-            None => self.sessions.values().all(|s| s.flushes.first().is_none_or(|tid| *tid > settle.flush)),
         }
     }
 
     pub(crate) fn fsync(&mut self, ticket: Ticket, handle: Handle, stage: &mut Stage, event: Event) -> Step {
-        let node = self.handles.get(&handle).ok_or(Errno::EBADF)?.node;
         if let Event::Start = event {
-            self.check_caps(node, true);
-            self.begin_settling(ticket, Some(node), stage);
+            let file = *self.handles.get(&handle).ok_or(Errno::EBADF)?;
+            self.begin_settling(ticket, Some(file.node), file.heard, stage);
         }
         let Stage::Settle(settle) = stage else { return Err(Errno::EIO) };
-        if let Some(errno) = self.inodes.get_mut(&node).and_then(|i| i.error.take()) {
-            return Err(errno);
+        if !self.is_settled(settle) {
+            return Ok(None);
         }
-        Ok(self.is_settled(settle).then_some(Answer::Done))
+        let losses = settle.node.and_then(|node| self.inodes.get_mut(&node)).map(|i| &mut i.losses);
+        let Some((heard, errno)) = losses.and_then(|l| l.tell(settle.heard)) else {
+            return Ok(Some(Answer::Done));
+        };
+        if let Some(file) = self.handles.get_mut(&handle) {
+            file.heard = heard;
+        }
+        Err(errno)
     }
 
     pub(crate) fn sync(&mut self, ticket: Ticket, stage: &mut Stage, event: Event) -> Step {
         if let Event::Start = event {
-            self.flush_all();
-            self.begin_settling(ticket, None, stage);
+            self.begin_settling(ticket, None, self.losses.told(), stage);
         }
         let Stage::Settle(settle) = stage else { return Err(Errno::EIO) };
-        Ok(self.is_settled(settle).then_some(Answer::Done))
+        if !self.is_settled(settle) {
+            return Ok(None);
+        }
+        self.losses.tell(settle.heard).map_or(Ok(Some(Answer::Done)), |(_, errno)| Err(errno))
     }
 
     pub(crate) fn unmount(&mut self, ticket: Ticket, stage: &mut Stage, event: Event) -> Step {
@@ -84,9 +122,8 @@ impl Client {
             for handle in handles {
                 self.close(handle)?;
             }
-            self.flush_all();
+            self.begin_settling(ticket, None, self.losses.told(), stage);
             self.is_unmounting = true;
-            self.begin_settling(ticket, None, stage);
         }
         let Stage::Settle(settle) = stage else { return Err(Errno::EIO) };
         if !self.is_settled(settle) {
@@ -103,6 +140,9 @@ impl Client {
                 }
             }
         }
-        Ok(self.sessions.is_empty().then_some(Answer::Done))
+        if !self.sessions.is_empty() {
+            return Ok(None);
+        }
+        self.losses.tell(settle.heard).map_or(Ok(Some(Answer::Done)), |(_, errno)| Err(errno))
     }
 }

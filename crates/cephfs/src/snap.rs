@@ -136,6 +136,13 @@ impl Client {
             let Some(session) = inode.auth.and_then(|rank| self.sessions.get_mut(&rank)) else { return };
             let next = inode.cap_snaps.iter_mut().find(|(_, s)| s.flush_tid == 0 && !s.is_writing);
             let Some((follows, snap)) = next else { return };
+            if snap.dirty.is_empty() {
+                // The server hears that nothing comes, and acknowledges nothing.
+                let (follows, snap) = (*follows, snap.clone());
+                inode.cap_snaps.remove(&follows);
+                self.send_snap_flush(node, follows, &snap);
+                continue;
+            }
             self.last_flush += 1;
             snap.flush_tid = self.last_flush;
             session.flushes.insert(self.last_flush);
@@ -145,16 +152,14 @@ impl Client {
         }
     }
 
-    pub(crate) fn snap_flushed(&mut self, node: Node, rank: Rank, follows: u64, tid: u64) {
+    pub(crate) fn snap_flushed(&mut self, node: Node, follows: u64, tid: u64) {
         let Some(inode) = self.inodes.get_mut(&node) else { return };
         if inode.cap_snaps.get(&follows).is_none_or(|s| s.flush_tid != tid) {
             return;
         }
         inode.cap_snaps.remove(&follows);
         inode.flushing.remove(&tid);
-        if let Some(session) = self.sessions.get_mut(&rank) {
-            session.flushes.remove(&tid);
-        }
+        self.flushes_over(&[tid]);
         self.wake(node);
         self.wake_settling();
     }

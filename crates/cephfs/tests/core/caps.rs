@@ -63,6 +63,23 @@ fn a_file_may_be_closed_while_it_is_written() {
     assert!(m.dirty == Caps::FILE_WR && !m.caps.intersects(Caps::FILE_WR), "{m:?}");
 }
 
+/// The server acknowledges no flush of a snapshot without a change.
+#[test]
+fn a_snapshot_without_a_change_is_not_waited_for() {
+    let (mut w, handle) = World::opened(ALL);
+    let ticket = write(&mut w, handle, 0, "lost");
+    let objects = w.objects();
+    let realm = SnapRealmInfo { ino: Ino(1), created: 1, seq: 2, snaps: vec![2], ..SnapRealmInfo::default() };
+    w.say(0, MClientSnap { op: SnapOp::CREATE, trace: SnapTrace(vec![realm]), ..MClientSnap::default() });
+    w.input(Input::ObjectDone(objects[0].0, Err(Errno::ENOSPC)));
+    assert_eq!(w.done(ticket), Err(Errno::ENOSPC));
+    // The server hears that nothing comes.
+    let said = w.caps_said();
+    assert_eq!((said[0].1.op, said[0].1.dirty), (CapOp::FLUSHSNAP, Caps::NONE));
+    let ticket = w.submit(Call::Fsync { handle });
+    assert_eq!(w.done(ticket), Ok(Answer::Done));
+}
+
 #[test]
 fn what_nobody_uses_is_given_back_at_once() {
     let (mut w, _) = World::opened(ALL);

@@ -5,5 +5,6 @@ mod world;
 mod caps;
 mod failover;
 mod hostile;
+mod losses;
 mod names;
 mod sessions;
