@@ -163,6 +163,8 @@ impl Client {
         let file = self.handles.remove(&handle).ok_or(Errno::EBADF)?;
         self.count(file.node, (file.reads, file.writes), false);
         self.check_caps(file.node, false);
+        // Calls that wait with this handle end: nothing is granted for it any more.
+        self.wake(file.node);
         Ok(Some(Answer::Done))
     }
 }

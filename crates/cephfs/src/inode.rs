@@ -73,6 +73,8 @@ pub(crate) struct Inode {
     /// Reads and writes under way.
     pub reading: u32,
     pub writing: u32,
+    /// One of the writes is an append; the next one waits for it.
+    pub is_appending: bool,
     /// Handles.
     pub open_read: u32,
     pub open_write: u32,

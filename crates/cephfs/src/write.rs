@@ -22,8 +22,9 @@ const SET_ID: u32 = 0o6000;
 pub(crate) struct Write {
     /// Of the handle, which may be closed meanwhile.
     node: Option<Node>,
-    /// Where it goes, once that is known.
+    /// Where it goes. Of an append that is known when it begins, for others may come before it.
     offset: Option<u64>,
+    is_append: bool,
     pending: usize,
     errno: Option<Errno>,
     asked_size: bool,
@@ -44,7 +45,7 @@ impl Client {
             if data.len() > MAX_WRITE {
                 return Err(Errno::EINVAL);
             }
-            *stage = Stage::Write(Write { offset, ..Write::default() });
+            *stage = Stage::Write(Write { offset, is_append: offset.is_none(), ..Write::default() });
         }
         let Stage::Write(write) = stage else { return Err(Errno::EIO) };
         if let Event::Object(_, result) = event {
@@ -71,23 +72,16 @@ impl Client {
     }
 
     fn begin_write(&mut self, ticket: Ticket, node: Node, data: &Bytes, write: &mut Write) -> Step {
-        let knows_size =
-            self.issued(node).intersects(Caps::FILE_SHARED | Caps::FILE_EXCL) || write.asked_size;
-        if write.offset.is_none() && !knows_size {
-            write.asked_size = true;
-            self.ask_attr(ticket, node, Caps::FILE_SHARED)?;
-            return Ok(None);
-        }
-        let size = self.inodes.get(&node).ok_or(Errno::ESTALE)?.stat.size;
-        let offset = *write.offset.get_or_insert(size);
+        let Some(offset) = self.write_offset(ticket, node, write)? else { return Ok(None) };
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= self.map.max_file_size);
         let end = end.ok_or(Errno::EFBIG)?;
         if !self.need_caps(ticket, node, Caps::FILE_WR | Caps::AUTH_SHARED, Some(end))? {
+            write.asked_size = false;
             return Ok(None);
         }
         let inode = self.inodes.get_mut(&node).ok_or(Errno::ESTALE)?;
         if inode.stat.mode & SET_ID != 0 && !write.killed_set_id {
-            write.killed_set_id = true;
+            (write.killed_set_id, write.asked_size) = (true, false);
             let args = RequestArgs::SetAttr(SetAttr { mask: SetAttr::KILL_SGUID, ..SetAttr::default() });
             let (path, touches) = (self.path(node, None)?, vec![node]);
             self.ask(
@@ -100,8 +94,29 @@ impl Client {
             return Err(Errno::EIO);
         }
         inode.writing += 1;
-        write.node = Some(node);
+        inode.is_appending |= write.is_append;
+        (write.node, write.offset) = (Some(node), Some(offset));
         self.write_objects(ticket, node, offset, data, write);
+        Ok(None)
+    }
+
+    /// Where a write goes, if that is known: an append begins when the one before it has ended.
+    fn write_offset(&mut self, ticket: Ticket, node: Node, write: &mut Write) -> Result<Option<u64>, Errno> {
+        if write.offset.is_some() {
+            return Ok(write.offset);
+        }
+        let knows_size =
+            self.issued(node).intersects(Caps::FILE_SHARED | Caps::FILE_EXCL) || write.asked_size;
+        let inode = self.inodes.get_mut(&node).ok_or(Errno::ESTALE)?;
+        if inode.is_appending {
+            inode.wait(ticket);
+            return Ok(None);
+        }
+        if knows_size {
+            return Ok(Some(inode.stat.size));
+        }
+        write.asked_size = true;
+        self.ask_attr(ticket, node, Caps::FILE_SHARED)?;
         Ok(None)
     }
 
@@ -139,6 +154,9 @@ impl Client {
         let inode = self.inodes.get_mut(&node).ok_or(Errno::ESTALE)?;
         inode.writing = inode.writing.saturating_sub(1);
         let is_last = inode.writing == 0;
+        if write.is_append {
+            inode.is_appending = false;
+        }
         if write.errno.is_none() {
             let end = write.offset.unwrap_or(0) + data.len() as u64;
             let stat = &mut inode.stat;
@@ -151,6 +169,9 @@ impl Client {
             self.finish_snap(node);
         }
         self.check_caps(node, false);
+        if write.is_append {
+            self.wake(node);
+        }
         match write.errno {
             Some(errno) => Err(errno),
             None => Ok(Some(Answer::Written(data.len() as u64))),

@@ -63,6 +63,63 @@ fn a_file_may_be_closed_while_it_is_written() {
     assert!(m.dirty == Caps::FILE_WR && !m.caps.intersects(Caps::FILE_WR), "{m:?}");
 }
 
+/// Nothing is granted for a handle that is gone.
+#[test]
+fn a_call_that_waits_ends_with_its_handle() {
+    let (mut w, handle) = World::opened(Caps(0x155));
+    let ticket = write(&mut w, handle, 0, "hello");
+    let read = w.submit(Call::Read { handle, offset: 0, length: 5 });
+    assert!(w.objects().is_empty());
+    let closed = w.submit(Call::Close { handle });
+    assert!(w.done(closed).is_ok());
+    assert_eq!(w.done(ticket), Err(Errno::EBADF));
+    assert_eq!(w.done(read), Err(Errno::EBADF));
+    w.client.assert_idle();
+}
+
+fn offsets(w: &mut World) -> (Vec<u64>, Vec<(cephfs::ObjectTicket, objecter::OpRequest)>) {
+    let objects = w.objects();
+    let offset = |r: &objecter::OpRequest| match r.ops[0].parse().expect("an operation") {
+        messages::osd::Op::Write { extent, .. } => extent.offset,
+        op => panic!("{op:?}"),
+    };
+    (objects.iter().map(|(_, r)| offset(r)).collect(), objects)
+}
+
+#[test]
+fn appends_of_one_mount_follow_each_other() {
+    for caps in [ALL, Caps(0x155)] {
+        let (mut w, handle) = World::opened(caps);
+        let tickets = [(); 3].map(|()| w.submit(Call::Write { handle, offset: None, data: name("hello") }));
+        if caps != ALL {
+            assert!(w.objects().is_empty());
+            let grant = w.caps(CapOp::GRANT, ALL);
+            w.say(0, MClientCaps { size: 100, ..grant });
+        }
+        let first = if caps == ALL { 0 } else { 100 };
+        for (i, ticket) in tickets.into_iter().enumerate() {
+            let (at, objects) = offsets(&mut w);
+            assert_eq!(at, [first + 5 * i as u64]);
+            w.objects_done(objects);
+            assert_eq!(w.done(ticket), Ok(Answer::Written(5)));
+        }
+    }
+}
+
+/// Who appends behind a write that failed does not wait for it.
+#[test]
+fn an_append_goes_on_after_one_that_failed() {
+    let (mut w, handle) = World::opened(ALL);
+    let tickets = [(); 2].map(|()| w.submit(Call::Write { handle, offset: None, data: name("hello") }));
+    let (_, objects) = offsets(&mut w);
+    w.input(Input::ObjectDone(objects[0].0, Err(Errno::ENOSPC)));
+    assert_eq!(w.done(tickets[0]), Err(Errno::ENOSPC));
+    let (at, objects) = offsets(&mut w);
+    assert_eq!(at, [0]);
+    w.objects_done(objects);
+    assert!(w.done(tickets[1]).is_ok());
+}
+
 /// The server acknowledges no flush of a snapshot without a change.
 #[test]
 fn a_snapshot_without_a_change_is_not_waited_for() {
