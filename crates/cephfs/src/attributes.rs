@@ -3,7 +3,7 @@
 use messages::fs::{Caps, FsOp, RequestArgs, SetAttr};
 use types::Errno;
 
-use crate::call::{Event, Step};
+use crate::call::{Event, Stage, Step};
 use crate::core::Client;
 use crate::io::{Node, Ticket};
 use crate::request::Ask;
@@ -39,7 +39,14 @@ impl Client {
     }
 
     /// By the server always: it takes back what others (and we) hold of what changes.
-    pub(crate) fn set_attr(&mut self, ticket: Ticket, node: Node, set: &SetAttr, event: Event) -> Step {
+    pub(crate) fn set_attr(
+        &mut self,
+        ticket: Ticket,
+        node: Node,
+        set: &SetAttr,
+        stage: &mut Stage,
+        event: Event,
+    ) -> Step {
         match event {
             Event::Start => {
                 if !node.is_head() {
@@ -63,7 +70,11 @@ impl Client {
             }
             Event::Reply(reply) => {
                 reply.result?;
-                self.answer_attr(Some(reply.node.unwrap_or(node)))
+                if reply.node.is_none() && !matches!(stage, Stage::Again) {
+                    *stage = Stage::Again;
+                    return self.ask_attr(ticket, node, Caps::ALL_SHARED).map(|()| None);
+                }
+                self.answer_attr(reply.node)
             }
             Event::Retry | Event::Object(..) => Ok(None),
         }

@@ -34,6 +34,10 @@ pub(crate) enum Stage {
     Read(Read),
     Write(Write),
     Settle(Settle),
+    /// The inode that an open counts for.
+    Open(Option<Node>),
+    /// A success showed nothing, and what it brought is asked for.
+    Again,
 }
 
 /// What happens to a call.
@@ -103,7 +107,7 @@ impl Client {
             Call::Walk { path, follow } => self.walk(ticket, path, *follow, stage, event),
             Call::Lookup { dir, name } => self.lookup(ticket, *dir, name, event),
             Call::GetAttr { node, mask } => self.get_attr(ticket, *node, *mask, event),
-            Call::SetAttr { node, set } => self.set_attr(ticket, *node, set, event),
+            Call::SetAttr { node, set } => self.set_attr(ticket, *node, set, stage, event),
             Call::GetXattr { node, name } => self.get_xattr(ticket, *node, name, event),
             Call::SetXattr { node, name, value, flags } => {
                 self.set_xattr(ticket, *node, name, value, *flags, event)
@@ -111,8 +115,10 @@ impl Client {
             Call::RemoveXattr { node, name } => self.remove_xattr(ticket, *node, name, event),
             Call::ListXattr { node } => self.list_xattr(ticket, *node, event),
             Call::Readdir { dir, from } => self.readdir(ticket, *dir, from.as_ref(), stage, event),
-            Call::Open { node, flags } => self.open(ticket, *node, *flags, event),
-            Call::Create { dir, name, mode, flags } => self.create(ticket, *dir, name, *mode, *flags, event),
+            Call::Open { node, flags } => self.open(ticket, *node, *flags, stage, event),
+            Call::Create { dir, name, mode, flags } => {
+                self.create(ticket, *dir, name, (*mode, *flags), stage, event)
+            }
             Call::Close { handle } => self.close(*handle),
             Call::Read { handle, offset, length } => {
                 self.read(ticket, *handle, *offset, *length, stage, event)
@@ -129,7 +135,7 @@ impl Client {
             | Call::Symlink { .. }
             | Call::Link { .. }
             | Call::Unlink { .. }
-            | Call::Rename { .. } => self.namespace(ticket, call, event),
+            | Call::Rename { .. } => self.namespace(ticket, call, stage, event),
         }
     }
 

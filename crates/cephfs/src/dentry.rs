@@ -109,6 +109,15 @@ impl Client {
         }
     }
 
+    /// Nothing is known of a name any more.
+    pub(crate) fn forget_name(&mut self, dir: Node, name: &FileName) {
+        self.unlink(dir, name);
+        if let Some(inode) = self.inodes.get_mut(&dir) {
+            inode.is_complete = false;
+            inode.release_count += 1;
+        }
+    }
+
     fn forget_parent(&mut self, child: Option<Node>, dir: Node, name: &FileName) {
         if let Some(child) = child.and_then(|node| self.inodes.get_mut(&node)) {
             if child.parent.as_ref().is_some_and(|(d, n)| *d == dir && n == name) {

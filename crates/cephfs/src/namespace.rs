@@ -6,7 +6,7 @@ use bytes::Bytes;
 use messages::fs::{FileName, FilePath, FsOp, RequestArgs};
 use types::{Errno, Ino};
 
-use crate::call::{Event, Step};
+use crate::call::{Event, Stage, Step};
 use crate::core::Client;
 use crate::io::{Answer, Call, Node, Ticket};
 use crate::request::Ask;
@@ -15,7 +15,7 @@ const DIR: u32 = 0o040_000;
 const TYPE: u32 = 0o170_000;
 
 impl Client {
-    pub(crate) fn namespace(&mut self, ticket: Ticket, call: &Call, event: Event) -> Step {
+    pub(crate) fn namespace(&mut self, ticket: Ticket, call: &Call, stage: &mut Stage, event: Event) -> Step {
         match event {
             Event::Start => {
                 let ask = self.plan(call)?;
@@ -24,14 +24,18 @@ impl Client {
             }
             Event::Reply(reply) => {
                 reply.result?;
-                let makes = matches!(
-                    call,
-                    Call::Mkdir { .. } | Call::Mknod { .. } | Call::Symlink { .. } | Call::Link { .. }
-                );
-                match (makes, reply.node) {
-                    (true, Some(node)) => self.answer_attr(Some(node)),
-                    _ => Ok(Some(Answer::Done)),
+                let (Call::Mkdir { dir, name, .. }
+                | Call::Mknod { dir, name, .. }
+                | Call::Symlink { dir, name, .. }
+                | Call::Link { dir, name, .. }) = call
+                else {
+                    return Ok(Some(Answer::Done));
+                };
+                if reply.node.is_none() && !matches!(stage, Stage::Again) {
+                    *stage = Stage::Again;
+                    return self.ask_name(ticket, *dir, name).map(|()| None);
                 }
+                self.answer_attr(reply.node)
             }
             Event::Retry | Event::Object(..) => Ok(None),
         }

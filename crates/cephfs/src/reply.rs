@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use codec::Decode;
 use maps::Rank;
-use messages::fs::{FileName, FsOp, LeaseStat, MClientReply, ReaddirReply, Trace};
+use messages::fs::{FileName, FsOp, LeaseStat, MClientReply, MClientRequest, ReaddirReply, Trace};
 use types::Errno;
 
 use crate::call::{Event, Reply, failure};
@@ -66,6 +66,7 @@ impl Client {
         let Some(request) = self.requests.get(&tid) else { return Reply::failed(Errno::EIO) };
         let (since, about, old_name) = (request.sent_at, request.about, request.old_name.clone());
         let snap_name = request.msg.path.path.rsplit(|b| *b == b'/').next().map(FileName::copy_from_slice);
+        let changes_name = request.msg.flags & MClientRequest::WANT_DENTRY != 0;
         let node = self.take_trace(rank, since, &trace);
         let mut reply = Reply {
             result: failure(m.result).map_or(Ok(()), Err),
@@ -75,6 +76,10 @@ impl Client {
         };
         if reply.result.is_err() {
             return reply;
+        }
+        if let (true, None, Some(dir), Some(name)) = (changes_name, &trace.dentry, about, &snap_name) {
+            // It may lead elsewhere now. Source: Client::insert_trace.
+            self.forget_name(dir, name);
         }
         match m.op {
             FsOp::READDIR | FsOp::LSSNAP => {

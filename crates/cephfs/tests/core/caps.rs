@@ -137,6 +137,24 @@ fn a_snapshot_without_a_change_is_not_waited_for() {
     assert_eq!(w.done(ticket), Ok(Answer::Done));
 }
 
+/// Whose own open failed keeps what another handle wants.
+#[test]
+fn a_failed_open_leaves_the_other_handle_s_wishes() {
+    let mut w = World::mounted();
+    let open = Call::Open { node: cephfs::Node::head(FILE), flags: 2 };
+    let tickets = [w.submit(open.clone()), w.submit(open)];
+    let requests = w.requests();
+    w.reply(requests[0].0, FsOp::OPEN, true, None, Some(file(ALL)));
+    assert!(matches!(w.done(tickets[0]), Ok(Answer::Opened { .. })));
+    w.refuse(requests[1].0, FsOp::OPEN, Errno::EACCES);
+    assert_eq!(w.done(tickets[1]), Err(Errno::EACCES));
+    let revoke = w.caps(CapOp::REVOKE, Caps(0x155));
+    w.say(0, revoke);
+    let said = w.caps_said();
+    let wanted = said.last().expect("it is given back").1.wanted;
+    assert!(wanted.contains(Caps::FILE_WR | Caps::FILE_RD), "{wanted}");
+}
+
 #[test]
 fn what_nobody_uses_is_given_back_at_once() {
     let (mut w, _) = World::opened(ALL);

@@ -8,3 +8,4 @@ mod hostile;
 mod losses;
 mod names;
 mod sessions;
+mod traceless;
