@@ -104,6 +104,11 @@ impl Client {
         };
         let (gid, addrs) = (holder.gid, holder.addrs.clone());
         let Some(session) = self.sessions.get_mut(&rank) else { return };
+        if session.gid != gid && matches!(session.state, State::Rejected(_)) {
+            // Another server may allow what this one refused.
+            self.sessions.remove(&rank);
+            return;
+        }
         if session.gid != gid {
             session.gid = gid;
             session.addrs = addrs;

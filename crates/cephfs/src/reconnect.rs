@@ -22,7 +22,7 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         match session.state {
             // It is asked when it serves.
-            State::Opening | State::Rejected => return,
+            State::Opening | State::Rejected(_) => return,
             State::Closing => return self.close_session(rank, Errno::EIO),
             State::Open => {}
         }

@@ -13,7 +13,7 @@ use types::Errno;
 use crate::call::{Event, Reply};
 use crate::core::Client;
 use crate::io::{Node, Ticket};
-use crate::session::State;
+use crate::session::{Session, State};
 
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -121,10 +121,20 @@ impl Client {
             return;
         }
         match self.open_session(rank) {
+            Some(State::Open) if !self.is_understood(tid, rank) => {
+                self.finish_request(tid, Errno::EOPNOTSUPP);
+            }
             Some(State::Open) => self.send_request(tid, rank),
-            Some(State::Rejected) => self.finish_request(tid, Errno::EPERM),
+            Some(State::Rejected(errno)) => self.finish_request(tid, errno),
             Some(State::Opening | State::Closing) | None => {}
         }
+    }
+
+    /// Whether the server knows what it would be asked.
+    fn is_understood(&self, tid: u64, rank: Rank) -> bool {
+        let asks_value = self.requests.get(&tid).is_some_and(|r| r.msg.op == FsOp::GETVXATTR);
+        let knows = |s: &Session| s.features.contains(features::OP_GETVXATTR);
+        !asks_value || self.sessions.get(&rank).is_some_and(knows)
     }
 
     /// The oldest request without a safe answer. A lock may wait for long and does not count.

@@ -22,8 +22,8 @@ pub(crate) enum State {
     Opening,
     Open,
     Closing,
-    /// The server does not want us; nothing is asked of it any more.
-    Rejected,
+    /// The server does not want us, for this reason; nothing is asked of it any more.
+    Rejected(Errno),
 }
 
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl Client {
         let Some(session) = self.sessions.get(&rank).filter(|s| s.conn == conn) else { return };
         match session.state {
             // The next tick tries again.
-            State::Opening | State::Rejected => {}
+            State::Opening | State::Rejected(_) => {}
             State::Open => {
                 if let Some(session) = self.sessions.get_mut(&rank) {
                     session.cut_at = Some(self.now.mono);
@@ -194,8 +194,11 @@ impl Client {
                 self.wake_session(rank);
             }
             SessionOp::REJECT => {
-                self.close_session(rank, Errno::EPERM);
-                self.reject(rank);
+                let why = m.metadata.get("error_string").map_or("", String::as_str);
+                // Source: Server::handle_client_session.
+                let errno = if why.contains("blocklisted") { Errno::ESHUTDOWN } else { Errno::EPERM };
+                self.close_session(rank, errno);
+                self.reject(rank, errno);
             }
             _ => {}
         }
@@ -213,21 +216,21 @@ impl Client {
         if !session.features.contains(f::REPLY_ENCODING) {
             // Its replies have a form that is not spoken here.
             self.close_session(rank, Errno::EOPNOTSUPP);
-            return self.reject(rank);
+            return self.reject(rank, Errno::EOPNOTSUPP);
         }
         self.renew(rank);
         self.send_waiting();
     }
 
     /// Whoever asks for something of this rank is refused.
-    fn reject(&mut self, rank: Rank) {
+    fn reject(&mut self, rank: Rank, errno: Errno) {
         let Some(holder) = self.map.holder(rank) else { return };
         let (gid, addrs) = (holder.gid, holder.addrs.clone());
         let session = Session {
             conn: SessionId(0),
             gid,
             addrs,
-            state: State::Rejected,
+            state: State::Rejected(errno),
             features: FeatureBits::default(),
             pushes: 0,
             renew_seq: 0,

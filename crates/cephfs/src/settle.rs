@@ -134,7 +134,7 @@ impl Client {
             let all: Vec<(Rank, State)> = self.sessions.iter().map(|(rank, s)| (*rank, s.state)).collect();
             for (rank, state) in all {
                 match state {
-                    State::Rejected => drop(self.sessions.remove(&rank)),
+                    State::Rejected(_) => drop(self.sessions.remove(&rank)),
                     State::Opening => self.close_session(rank, Errno::ESHUTDOWN),
                     State::Open | State::Closing => self.ask_close(rank),
                 }

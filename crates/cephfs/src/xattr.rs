@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use codec::Reader;
-use messages::fs::{Caps, FileLayout, FileName, FilePath, FsOp, InodeStat, RequestArgs, features};
+use messages::fs::{Caps, FileLayout, FileName, FilePath, FsOp, InodeStat, RequestArgs};
 use types::{Errno, Ino};
 
 use crate::call::{Event, Step};
@@ -116,11 +116,6 @@ impl Client {
     fn get_vxattr(&mut self, ticket: Ticket, node: Node, name: &FileName, event: Event) -> Step {
         match event {
             Event::Start => {
-                let rank = self.rank_for(Some(node)).ok_or(Errno::EAGAIN)?;
-                let knows = |s: &crate::session::Session| s.features.contains(features::OP_GETVXATTR);
-                if !self.sessions.get(&rank).is_some_and(knows) {
-                    return Err(Errno::EOPNOTSUPP);
-                }
                 let (path, path2) = (self.path(node, None)?, FilePath { base: Ino(0), path: name.clone() });
                 self.ask(
                     Some(ticket),

@@ -60,6 +60,61 @@ fn a_refused_client_says_so() {
     assert_eq!(w.done(again), Err(Errno::EPERM));
 }
 
+/// What one server refuses another may allow.
+#[test]
+fn the_next_holder_of_a_rank_is_asked_again() {
+    let mut w = World::new();
+    w.send_map();
+    let ticket = w.submit(Call::Mount { path: Bytes::new() });
+    w.say(0, MClientSession { op: SessionOp::REJECT, ..Default::default() });
+    assert_eq!(w.done(ticket), Err(Errno::EPERM));
+    said(&mut w);
+    w.hold(0, 20, MdsState::ACTIVE);
+    w.send_map();
+    let again = w.submit(Call::Mount { path: Bytes::new() });
+    w.open_session(0);
+    let (tid, _) = w.request();
+    w.reply(tid, FsOp::GETATTR, true, None, Some(folder(Ino(1))));
+    assert!(w.done(again).is_ok());
+}
+
+#[test]
+fn a_refusal_says_why() {
+    let blocked = [("error_string".to_owned(), "blocklisted (blacklisted)".to_owned())].into();
+    let m = MClientSession { op: SessionOp::REJECT, metadata: blocked, ..Default::default() };
+    let old = MClientSession { op: SessionOp::OPEN, ..Default::default() };
+    for (word, errno) in [(m, Errno::ESHUTDOWN), (old, Errno::EOPNOTSUPP)] {
+        let mut w = World::new();
+        w.send_map();
+        let mount = w.submit(Call::Mount { path: Bytes::new() });
+        w.say(0, word);
+        assert_eq!(w.done(mount), Err(errno));
+        let again = w.submit(Call::Mount { path: Bytes::new() });
+        assert_eq!(w.done(again), Err(errno));
+    }
+}
+
+/// What only the server tells waits for a session like all that it is asked.
+#[test]
+fn attributes_of_the_server_s_open_a_session() {
+    let ask = || Call::GetXattr { node: Node::ROOT, name: name("ceph.dir.layout.json") };
+    let mut w = World::mounted();
+    w.say(0, MClientSession { op: SessionOp::CLOSE, ..Default::default() });
+    let ticket = w.submit(ask());
+    w.open_session(0);
+    let (tid, m) = w.request();
+    assert_eq!(m.op, FsOp::GETVXATTR);
+    w.refuse(tid, FsOp::GETVXATTR, Errno::ENODATA);
+    assert_eq!(w.done(ticket), Err(Errno::ENODATA));
+    // A server that does not know the request is not sent it.
+    w.say(0, MClientSession { op: SessionOp::CLOSE, ..Default::default() });
+    let ticket = w.submit(ask());
+    let features = types::FeatureBits::from([messages::fs::features::REPLY_ENCODING]);
+    w.say(0, MClientSession { op: SessionOp::OPEN, features, ..Default::default() });
+    assert_eq!(w.done(ticket), Err(Errno::EOPNOTSUPP));
+    assert!(w.requests().is_empty());
+}
+
 /// Without renewal what was given is not used: the server may have given it to others.
 #[test]
 fn capabilities_end_with_the_time_of_the_session() {
