@@ -315,6 +315,9 @@ impl Client {
                 (inode.wanted_max, inode.requested_max) = (0, 0);
             }
         }
+        if inode.stat.nlink == 0 {
+            self.unlinked.insert(node);
+        }
         let wanted = inode.wanted();
         let Some(cap) = inode.caps.get_mut(&rank) else { return };
         let revoked = cap.issued.without(m.caps);

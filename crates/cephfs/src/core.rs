@@ -43,6 +43,10 @@ pub struct Client {
     pub(crate) root: Node,
     pub(crate) inodes: BTreeMap<Node, Inode>,
     pub(crate) realms: BTreeMap<Ino, Realm>,
+    /// How many there were when they were last looked through.
+    pub(crate) realms_in_use: usize,
+    /// Inodes that may have no name any more.
+    pub(crate) unlinked: BTreeSet<Node>,
     /// Counts uses of inodes.
     pub(crate) uses: u64,
 
@@ -84,6 +88,8 @@ impl Client {
             root: Node::ROOT,
             inodes: BTreeMap::new(),
             realms: BTreeMap::new(),
+            realms_in_use: 0,
+            unlinked: BTreeSet::new(),
             uses: 0,
             last_tid: 0,
             last_flush: 0,
@@ -242,9 +248,12 @@ impl Client {
                 assert!(self.sessions.contains_key(rank), "invariant 5");
             }
             assert!(inode.auth.is_none_or(|rank| inode.caps.contains_key(&rank)), "invariant 5");
-            let flushes = inode.flushing.keys();
-            let known = |tid| self.sessions.values().any(|s| s.flushes.contains(tid));
-            assert!(inode.caps.is_empty() || flushes.into_iter().all(known), "invariant 3");
+            let of_rank = |tid| self.sessions.values().any(|s| s.flushes.contains(tid));
+            let is_known = |tid| if inode.auth.is_some() { of_rank(tid) } else { self.orphans.contains(tid) };
+            assert!(inode.flushing.keys().all(is_known), "invariant 3");
+            let leads_nowhere = |d: &&crate::dentry::Dentry| d.target.is_none();
+            let negatives = inode.dentries.values().filter(leads_nowhere).count();
+            assert_eq!(inode.negatives, negatives, "invariant 6");
         }
     }
 

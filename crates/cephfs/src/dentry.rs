@@ -74,12 +74,11 @@ impl Client {
         let generation = self.sessions.get(&rank).map_or(0, |s| s.generation);
         let Some(inode) = self.inodes.get_mut(&dir) else { return };
         let is_valid = lease.mask & LeaseStat::VALID != 0 && lease.duration_ms > 0;
-        if target.is_none() && !inode.dentries.contains_key(name) {
-            let negative = inode.dentries.values().filter(|d| d.target.is_none()).count();
-            if !is_valid || negative >= MAX_NEGATIVE {
-                return;
-            }
+        let was_negative = inode.dentries.get(name).is_some_and(|d| d.target.is_none());
+        if target.is_none() && !was_negative && (!is_valid || inode.negatives >= MAX_NEGATIVE) {
+            return self.unlink(dir, name);
         }
+        inode.negatives = inode.negatives.saturating_sub(was_negative.into()) + usize::from(target.is_none());
         let shared_gen = inode.shared_gen;
         let dentry = inode.dentries.entry(name.clone()).or_default();
         let before = std::mem::replace(&mut dentry.target, target);
@@ -95,8 +94,16 @@ impl Client {
             inode.release_count += 1;
             self.forget_parent(before, dir, name);
         }
+        let Some(child) = target.and_then(|node| self.inodes.get_mut(&node)) else { return };
+        let here = (dir, name.clone());
+        child.names.insert(here.clone());
+        if child.is_dir() {
+            // It was renamed: it has one name only.
+            let others: Vec<(Node, FileName)> = child.names.iter().filter(|n| **n != here).cloned().collect();
+            others.iter().for_each(|(dir, name)| self.forget_name(*dir, name));
+        }
         if let Some(child) = target.and_then(|node| self.inodes.get_mut(&node)) {
-            child.parent = Some((dir, name.clone()));
+            child.parent = Some(here);
         }
     }
 
@@ -105,6 +112,7 @@ impl Client {
         let Some(inode) = self.inodes.get_mut(&dir) else { return };
         if let Some(dentry) = inode.dentries.remove(name) {
             inode.release_count += 1;
+            inode.negatives = inode.negatives.saturating_sub(dentry.target.is_none().into());
             self.forget_parent(dentry.target, dir, name);
         }
     }
@@ -120,8 +128,10 @@ impl Client {
 
     fn forget_parent(&mut self, child: Option<Node>, dir: Node, name: &FileName) {
         if let Some(child) = child.and_then(|node| self.inodes.get_mut(&node)) {
-            if child.parent.as_ref().is_some_and(|(d, n)| *d == dir && n == name) {
-                child.parent = None;
+            let gone = (dir, name.clone());
+            child.names.remove(&gone);
+            if child.parent.as_ref() == Some(&gone) {
+                child.parent = child.names.last().cloned();
             }
         }
     }
@@ -158,5 +168,72 @@ impl Client {
         }
         let release = MClientLease { action: LeaseAction::RELEASE, duration_ms: 0, ..m };
         self.send(rank, 0, release.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode::Inode;
+    use crate::io::Settings;
+
+    const CHILD: Node = Node::head(types::Ino(9));
+
+    fn client() -> Client {
+        let mut client = Client::new(Settings::default());
+        for node in [Node::ROOT, CHILD] {
+            client.inodes.insert(node, Inode::default());
+        }
+        client
+    }
+
+    fn link(client: &mut Client, name: &str, target: Option<Node>, duration_ms: u32) {
+        let lease = LeaseStat { mask: LeaseStat::VALID, duration_ms, ..LeaseStat::default() };
+        let name = FileName::copy_from_slice(name.as_bytes());
+        client.link(Node::ROOT, &name, target, &lease, 0, Duration::ZERO);
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_are_bounded_wherever_they_led_before() {
+        let mut client = client();
+        for i in 0..2 * MAX_NEGATIVE {
+            link(&mut client, &i.to_string(), Some(CHILD), 1000);
+            link(&mut client, &i.to_string(), None, 1000);
+        }
+        let of_root =
+            |client: &Client| (client.inodes[&Node::ROOT].dentries.len(), client.inodes[&CHILD].names.len());
+        assert_eq!(of_root(&client), (MAX_NEGATIVE, 0));
+        link(&mut client, "0", Some(CHILD), 1000);
+        assert_eq!(of_root(&client), (MAX_NEGATIVE, 1));
+        // Without a lease there is nothing to remember.
+        link(&mut client, "0", None, 0);
+        assert_eq!(of_root(&client), (MAX_NEGATIVE - 1, 0));
+        link(&mut client, "new", None, 1000);
+        assert_eq!(of_root(&client), (MAX_NEGATIVE, 0));
+        client.assert_invariants();
+    }
+
+    #[test]
+    fn all_names_go_with_an_inode_that_is_forgotten() {
+        let mut client = client();
+        for name in ["one", "two", "three"] {
+            link(&mut client, name, Some(CHILD), 1000);
+        }
+        client.settings.max_inodes = 1;
+        client.trim();
+        assert_eq!((client.inodes.len(), client.inodes[&Node::ROOT].dentries.len()), (1, 0));
+    }
+
+    /// A folder that another client renamed is where it was last seen.
+    #[test]
+    fn a_folder_has_one_name() {
+        let mut client = client();
+        client.inodes.entry(CHILD).or_default().stat.mode = 0o040_755;
+        for name in ["old", "new"] {
+            link(&mut client, name, Some(CHILD), 1000);
+        }
+        let names: Vec<_> = client.inodes[&Node::ROOT].dentries.keys().cloned().collect();
+        assert_eq!(names, ["new"]);
+        assert_eq!(client.inodes[&CHILD].parent, Some((Node::ROOT, FileName::from_static(b"new"))));
     }
 }

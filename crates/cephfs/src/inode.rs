@@ -1,7 +1,7 @@
 //! What is known of an inode: attributes, capabilities, what was changed under them, and of a folder its
 //! names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -91,7 +91,10 @@ pub(crate) struct Inode {
     /// Counts changes that make a listing under way incomplete.
     pub release_count: u64,
     pub dentries: BTreeMap<FileName, Dentry>,
-    /// A name that leads here.
+    /// Of `dentries`, those that lead nowhere.
+    pub negatives: usize,
+    /// Names that lead here, and the newest of them.
+    pub names: BTreeSet<(Node, FileName)>,
     pub parent: Option<(Node, FileName)>,
     /// Of a snapshot's inode: the path from the folder that it is now.
     pub snap_path: Option<(Ino, FileName)>,
@@ -257,6 +260,10 @@ impl Client {
         let is_newer =
             is_first || inode.stat.version == 0 || is_auth && inode.stat.version & !1 < new.version;
         update(inode, new, held, is_newer, is_auth);
+        if node.is_head() && inode.stat.nlink == 0 {
+            self.unlinked.insert(node);
+        }
+        let Some(inode) = self.inodes.get_mut(&node) else { return node };
         if new.cap.caps.is_empty() {
             return node;
         }

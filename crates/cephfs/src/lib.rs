@@ -19,6 +19,7 @@
 //!    every handle and the next sync hear of a loss. Without a responsible rank they wait for one.
 //! 4. A request is known until its safe answer came; the oldest one's number goes with each request.
 //! 5. A capability's session exists.
+//! 6. A folder's names that lead nowhere are counted.
 //!
 //! Data is neither cached nor buffered: a read asks the objects under the capability to read, a write is done
 //! when the objects have it. Attributes and names are taken from memory while a capability or a lease covers

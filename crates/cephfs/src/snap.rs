@@ -218,7 +218,10 @@ mod tests {
             );
         }
         client.inodes.insert(Node::head(Ino(9)), Inode { realm: Ino(3), ..Inode::default() });
-        client.forget_realms();
+        for ino in 100..1000 {
+            client.realms.insert(Ino(ino), Realm { parent: Ino(1), ..Realm::default() });
+        }
+        client.trim();
         assert_eq!(client.realms.keys().map(|ino| ino.0).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(client.realm_context(Ino(3)), SnapContext { seq: 3, snaps: vec![3, 2, 1] });
         let parent_since = 2;

@@ -8,14 +8,37 @@ use crate::core::Client;
 use crate::inode::Inode;
 use crate::io::Node;
 
+/// Realms that are kept without a look.
+const MIN_REALMS: usize = 64;
+
 impl Client {
     pub(crate) fn trim(&mut self) {
         let excess = self.inodes.len().saturating_sub(self.settings.max_inodes);
         if excess > 0 {
             self.forget_oldest(excess, |_| true);
         }
-        if self.realms.len() > self.settings.max_inodes {
+        // Looked through when there are twice as many as were in use.
+        if self.realms.len() > 2 * self.realms_in_use.max(MIN_REALMS) {
             self.forget_realms();
+            self.realms_in_use = self.realms.len();
+        }
+        self.forget_unlinked();
+    }
+
+    /// A server keeps what has no name for as long as somebody has a capability of it. Source:
+    /// Client::_try_to_trim_inode.
+    fn forget_unlinked(&mut self) {
+        let nodes: Vec<Node> = self.unlinked.iter().copied().collect();
+        for node in nodes {
+            let Some(inode) = self.inodes.get(&node).filter(|i| i.stat.nlink == 0 && node != self.root)
+            else {
+                self.unlinked.remove(&node);
+                continue;
+            };
+            if inode.is_idle() {
+                self.unlinked.remove(&node);
+                self.forget(node);
+            }
         }
     }
 
@@ -58,11 +81,8 @@ impl Client {
             self.inodes.get(&node).map(|i| i.caps.keys().copied().collect()).unwrap_or_default();
         ranks.into_iter().for_each(|rank| self.remove_cap(node, rank, true));
         let Some(inode) = self.inodes.remove(&node) else { return };
-        if let Some((dir, name)) = inode.parent {
-            self.unlink(dir, &name);
-            if let Some(dir) = self.inodes.get_mut(&dir) {
-                dir.is_complete = false;
-            }
+        for (dir, name) in inode.names {
+            self.forget_name(dir, &name);
         }
     }
 }

@@ -155,6 +155,27 @@ fn a_failed_open_leaves_the_other_handle_s_wishes() {
     assert!(wanted.contains(Caps::FILE_WR | Caps::FILE_RD), "{wanted}");
 }
 
+/// A server keeps an inode without a name for as long as somebody has a capability of it.
+#[test]
+fn a_capability_of_what_has_no_name_is_given_back() {
+    let released = |w: &mut World| {
+        let all = w.take(|e| match e {
+            cephfs::Effect::Send { msg: messages::Message::ClientCapRelease(m), .. } => Some(m.caps.clone()),
+            _ => None,
+        });
+        all.concat().iter().any(|c| c.ino == FILE)
+    };
+    let (mut w, handle) = World::opened(Caps(0x155));
+    let grant = w.caps(CapOp::GRANT, Caps(0x155));
+    w.say(0, MClientCaps { nlink: 0, ..grant });
+    w.pass(Duration::from_secs(2));
+    assert!(!released(&mut w), "it is open");
+    let closed = w.submit(Call::Close { handle });
+    assert!(w.done(closed).is_ok());
+    w.pass(Duration::from_secs(2));
+    assert!(released(&mut w));
+}
+
 #[test]
 fn what_nobody_uses_is_given_back_at_once() {
     let (mut w, _) = World::opened(ALL);
