@@ -19,12 +19,6 @@ pub(crate) struct Running {
     pub stage: Stage,
 }
 
-impl Running {
-    pub fn new(call: Call) -> Self {
-        Self { call, stage: Stage::New }
-    }
-}
-
 /// How far a call has come.
 #[derive(Debug)]
 pub(crate) enum Stage {
@@ -94,6 +88,7 @@ impl Client {
 
     fn end(&mut self, ticket: Ticket, result: Result<Answer, Errno>) {
         self.settling.remove(&ticket);
+        self.timed.remove(&ticket);
         self.out.push(Effect::Done(ticket, result));
     }
 

@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use maps::Rank;
-use messages::fs::{CapItem, CapOp, Caps, FsOp, MClientCaps, OpenArgs, ReplyCap, RequestArgs};
+use messages::fs::{CapItem, CapOp, Caps, FsOp, MClientCaps, OpenArgs, ReplyCap};
 use types::{Errno, Ino};
 
 use crate::call::{Event, Reply};
 use crate::core::Client;
+use crate::file::open_args;
 use crate::inode::{Cap, Times};
 use crate::io::{Node, Ticket};
 use crate::request::Ask;
@@ -380,8 +381,8 @@ impl Client {
             (false, true) => OpenArgs::WRONLY,
             (true, true) => OpenArgs::RDWR,
         };
-        let args = RequestArgs::Open(OpenArgs { flags, pool: -1, ..OpenArgs::default() });
-        self.ask(None, Ask { op: FsOp::OPEN, args, path, about: Some(node), ..Ask::default() });
+        let args = open_args(flags, 0);
+        self.ask(None, Ask { op: FsOp::OPEN, args, path, about: Some(node), renews: true, ..Ask::default() });
         Ok(())
     }
 

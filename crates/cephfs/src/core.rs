@@ -8,7 +8,7 @@ use messages::Message;
 use objecter::OpRequest;
 use types::{Epoch, Errno, Ino, Now};
 
-use crate::call::{Event, Running};
+use crate::call::{Event, Running, Stage};
 use crate::file::OpenFile;
 use crate::inode::Inode;
 use crate::io::{Answer, Call, Effect, Handle, Input, Node, ObjectTicket, SessionId, Settings, Ticket};
@@ -62,6 +62,8 @@ pub struct Client {
     pub(crate) ready: VecDeque<(Ticket, Event)>,
     /// Calls that wait until something is safe, clean or mapped.
     pub(crate) settling: BTreeSet<Ticket>,
+    /// Until when calls may wait that wait for so long only.
+    pub(crate) timed: BTreeMap<Ticket, Duration>,
     pub(crate) last_handle: u64,
     pub(crate) handles: BTreeMap<Handle, OpenFile>,
     last_object: u64,
@@ -99,6 +101,7 @@ impl Client {
             calls: BTreeMap::new(),
             ready: VecDeque::new(),
             settling: BTreeSet::new(),
+            timed: BTreeMap::new(),
             last_handle: 0,
             handles: BTreeMap::new(),
             last_object: 0,
@@ -113,6 +116,7 @@ impl Client {
         self.now = now;
         match input {
             Input::Submit(ticket, call) => self.submit(ticket, call),
+            Input::Cancel(ticket) => self.cancel(ticket, Errno::ECANCELED),
             Input::MonReady => {
                 self.is_mon_ready = true;
                 self.subscribe();
@@ -143,7 +147,7 @@ impl Client {
 
     /// When a `Tick` is due (monotonic); `None` while nothing needs one.
     pub fn deadline(&self) -> Option<Duration> {
-        (!self.sessions.is_empty()).then_some(self.next_tick)
+        (!self.sessions.is_empty() || !self.timed.is_empty()).then_some(self.next_tick)
     }
 
     fn on_session(&mut self, rank: Rank, tid: u64, msg: Message) {
@@ -169,6 +173,7 @@ impl Client {
         self.flush_due();
         self.trim();
         self.flush_releases();
+        self.expire();
     }
 
     pub(crate) fn send(&mut self, rank: Rank, tid: u64, msg: Message) {
@@ -180,6 +185,7 @@ impl Client {
     pub(crate) fn done(&mut self, ticket: Ticket, result: Result<Answer, Errno>) {
         if self.calls.remove(&ticket).is_some() {
             self.settling.remove(&ticket);
+            self.timed.remove(&ticket);
             self.out.push(Effect::Done(ticket, result));
         }
     }
@@ -228,7 +234,10 @@ impl Client {
         if is_refused {
             return self.out.push(Effect::Done(ticket, Err(Errno::EBUSY)));
         }
-        self.calls.insert(ticket, Running::new(call));
+        if matches!(call, Call::Mount { .. } | Call::Unmount) {
+            self.timed.insert(ticket, self.now.mono + self.settings.mount_timeout);
+        }
+        self.calls.insert(ticket, Running { call, stage: Stage::New });
         self.ready.push_back((ticket, Event::Start));
     }
 

@@ -1,6 +1,7 @@
 //! What goes into the core and what comes out.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use maps::Rank;
@@ -131,11 +132,14 @@ pub struct Cursor {
 /// What the shell may ask for. Names hold no slash; paths are taken apart at slashes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
-    /// Finds the servers and the folder `path` of the file system, which later paths start from.
+    /// Finds the servers and the folder `path` of the file system, which later paths start from. ETIMEDOUT
+    /// after `Settings::mount_timeout`.
     Mount {
         path: FileName,
     },
-    /// Writes back what was changed, waits until all is safe, and ends the sessions.
+    /// Closes what is open, writes back what was changed, waits until all is safe, and ends the sessions.
+    /// EBUSY while other calls are under way. Any other error tells what is lost, or ETIMEDOUT after
+    /// `Settings::mount_timeout`; the sessions are at an end then all the same.
     Unmount,
     /// Writes back what was changed, and waits until all that was asked before is safe. An error tells of
     /// something that was lost since the last one.
@@ -297,6 +301,9 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     Submit(Ticket, Call),
+    /// Nobody waits for a call any more: it ends with ECANCELED, unless it has ended or only waits for objects.
+    /// What a server was asked may happen all the same.
+    Cancel(Ticket),
     /// The session with a monitor stands; what the one before was asked is asked again.
     MonReady,
     FromMon(Message),
@@ -355,6 +362,8 @@ pub struct Settings {
     pub max_handles: usize,
     /// Inodes that nobody uses are forgotten beyond this many. Source: client_cache_size.
     pub max_inodes: usize,
+    /// Of a mount and of an unmount. Source: client_mount_timeout.
+    pub mount_timeout: Duration,
 }
 
 impl Default for Settings {
@@ -367,6 +376,7 @@ impl Default for Settings {
             max_calls: 4096,
             max_handles: 65_536,
             max_inodes: 16_384,
+            mount_timeout: Duration::from_secs(300),
         }
     }
 }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants ([`Client::assert_invariants`]):
-//! 1. Each call that was submitted ends in exactly one `Done`.
+//! 1. Each call that was submitted ends in exactly one `Done`, also when it is cancelled.
 //! 2. What is revoked is given back as soon as nothing under way uses it, and not before.
 //! 3. Dirty capabilities become clean by a flush that the server acknowledged, or are lost with their session;
 //!    every handle and the next sync hear of a loss. Without a responsible rank they wait for one.
@@ -27,7 +27,7 @@
 //!
 //! Not done: permissions are not checked here (servers check paths of keys); quotas are told but not
 //! enforced; data within inodes is refused (EOPNOTSUPP), and so are servers without the feature
-//! `reply_encoding`. A call that waits, for a lock for instance, cannot be cancelled. An append of two
+//! `reply_encoding`. A read or a write whose objects are under way cannot be cancelled. An append of two
 //! clients at once is no more atomic than libcephfs' (each asks for the size first). Layouts are told with
 //! the pool's number. No asynchronous creates, lazy IO, metrics, lookups by an inode's number alone, or
 //! reclaiming of another client's state. Only what `SetAttr` and `OpenArgs` name is taken; other bits get
@@ -78,6 +78,7 @@ mod snap;
 
 mod attributes;
 mod call;
+mod cancel;
 mod file;
 mod listing;
 mod lock;

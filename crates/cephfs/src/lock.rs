@@ -12,7 +12,7 @@ use crate::io::{Answer, Handle, Node, Ticket};
 use crate::request::Ask;
 
 /// Set in owners, so that servers tell them from those of old clients, which had the process in mind.
-const OWNER_MARK: u64 = 1 << 63;
+pub(crate) const OWNER_MARK: u64 = 1 << 63;
 /// Ranges of one file that we hold.
 const MAX_LOCKS: usize = 4096;
 
@@ -88,16 +88,21 @@ impl Client {
             }
             Event::Reply(reply) => {
                 reply.result?;
-                let node: Option<Node> = self.handles.get(&handle).map(|f| f.node);
-                if let Some(inode) = node.and_then(|n| self.inodes.get_mut(&n)) {
-                    let locks = &mut inode.locks;
-                    let held = if kind == LockKind::FCNTL { &mut locks.fcntl } else { &mut locks.flock };
-                    record(held, FileLock { owner: lock.owner | OWNER_MARK, client: 0, ..*lock });
+                if let Some(node) = self.handles.get(&handle).map(|f| f.node) {
+                    self.record_lock(node, kind, *lock);
                 }
                 Ok(Some(Answer::Done))
             }
             Event::Retry | Event::Object(..) => Ok(None),
         }
+    }
+
+    /// What we hold of an inode after a server granted this.
+    pub(crate) fn record_lock(&mut self, node: Node, kind: LockKind, lock: FileLock) {
+        let Some(inode) = self.inodes.get_mut(&node) else { return };
+        let locks = &mut inode.locks;
+        let held = if kind == LockKind::FCNTL { &mut locks.fcntl } else { &mut locks.flock };
+        record(held, FileLock { owner: lock.owner | OWNER_MARK, client: 0, ..lock });
     }
 
     pub(crate) fn test_lock(

@@ -141,6 +141,10 @@ impl Client {
 }
 
 impl Read {
+    pub fn is_pending(&self) -> bool {
+        self.pending > 0
+    }
+
     fn take(&mut self, index: usize, result: Result<OpReply, Errno>) {
         self.pending = self.pending.saturating_sub(1);
         let data = match result {

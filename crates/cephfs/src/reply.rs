@@ -29,12 +29,20 @@ impl Client {
         let reply = self.take_reply(rank, tid, m);
         let Some(request) = self.requests.get_mut(&tid) else { return };
         let ticket = request.ticket.take();
-        let renews = request.about.filter(|_| ticket.is_none() && request.msg.op == FsOp::OPEN);
+        let renews = request.about.filter(|_| request.renews);
         request.target = reply.node;
         request.is_unsafe = !m.is_safe;
+        let is_forgotten = ticket.is_none() && renews.is_none();
+        if reply.result.is_ok() {
+            self.undo_lock(tid);
+        }
         if m.is_safe {
             self.requests.remove(&tid);
             self.wake_settling();
+        }
+        if let Some(node) = reply.node.filter(|_| is_forgotten) {
+            // Nobody wants what it brought.
+            self.check_caps(node, false);
         }
         if let Some(node) = renews {
             self.renewed_caps(node, reply.result);

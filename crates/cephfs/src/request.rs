@@ -26,6 +26,10 @@ pub(crate) struct Request {
     pub touches: Vec<Node>,
     /// A name that is gone when it succeeds: of a rename.
     pub old_name: Option<(Node, FileName)>,
+    /// It asks for capabilities of an open file, for no call.
+    pub renews: bool,
+    /// A lock that nobody waits for any more: it is given back when it is given.
+    pub is_undone: bool,
     /// Where it was sent; `None` while it waits.
     pub rank: Option<Rank>,
     pub resend_rank: Option<Rank>,
@@ -48,6 +52,7 @@ pub(crate) struct Ask {
     pub touches: Vec<Node>,
     pub old_name: Option<(Node, FileName)>,
     pub wants_dentry: bool,
+    pub renews: bool,
 }
 
 impl Client {
@@ -82,6 +87,8 @@ impl Client {
             about: ask.about,
             touches: ask.touches,
             old_name: ask.old_name,
+            renews: ask.renews,
+            is_undone: false,
             rank: None,
             resend_rank: None,
             is_unsafe: false,
@@ -171,6 +178,7 @@ impl Client {
 
     /// What was sent to a rank goes to its new holder: first what was answered, but not safely.
     pub(crate) fn resend_requests(&mut self, rank: Rank) {
+        self.forget_undone(rank);
         for is_unsafe in [true, false] {
             let of_it = |r: &Request| r.rank == Some(rank) && r.is_unsafe == is_unsafe;
             let tids: Vec<u64> =
@@ -179,8 +187,14 @@ impl Client {
         }
     }
 
+    /// The next holder of a rank has no lock that it is not told of.
+    fn forget_undone(&mut self, rank: Rank) {
+        self.requests.retain(|_, r| !(r.is_undone && r.rank == Some(rank)));
+    }
+
     /// The session is over: what was not answered is asked again, and what was not safe is lost.
     pub(crate) fn requests_of_closed(&mut self, rank: Rank, errno: Errno) {
+        self.forget_undone(rank);
         let tids: Vec<u64> =
             self.requests.iter().filter(|(_, r)| r.rank == Some(rank)).map(|(tid, _)| *tid).collect();
         for tid in tids {
@@ -199,7 +213,7 @@ impl Client {
     /// Ends a request without an answer.
     pub(crate) fn finish_request(&mut self, tid: u64, errno: Errno) {
         let Some(request) = self.requests.remove(&tid) else { return };
-        if let (None, Some(node), FsOp::OPEN) = (request.ticket, request.about, request.msg.op) {
+        if let Some(node) = request.about.filter(|_| request.renews) {
             self.renewed_caps(node, Err(errno));
         }
         if let Some(ticket) = request.ticket {

@@ -115,7 +115,7 @@ impl Client {
 
     pub(crate) fn unmount(&mut self, ticket: Ticket, stage: &mut Stage, event: Event) -> Step {
         if let Event::Start = event {
-            if self.is_unmounting || !self.calls.is_empty() {
+            if !self.calls.is_empty() {
                 return Err(Errno::EBUSY);
             }
             let handles: Vec<Handle> = self.handles.keys().copied().collect();

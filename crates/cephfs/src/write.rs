@@ -178,3 +178,9 @@ impl Client {
         }
     }
 }
+
+impl Write {
+    pub fn is_pending(&self) -> bool {
+        self.pending > 0
+    }
+}

@@ -2,6 +2,7 @@
 
 mod world;
 
+mod cancel;
 mod caps;
 mod failover;
 mod hostile;
