@@ -48,6 +48,8 @@ pub(crate) struct Inode {
     /// Its `xattrs` are read into the field of that name.
     pub stat: InodeStat,
     pub xattrs: BTreeMap<Bytes, Bytes>,
+    /// The newest version that the responsible rank showed.
+    pub auth_version: u64,
 
     pub caps: BTreeMap<Rank, Cap>,
     /// The rank that is responsible for it, when it has given a capability.
@@ -257,8 +259,17 @@ impl Client {
         inode.stat.rdev = new.rdev;
         inode.stat.symlink.clone_from(&new.symlink);
         let is_auth = new.cap.flags & ReplyCap::AUTH != 0;
-        let is_newer =
-            is_first || inode.stat.version == 0 || is_auth && inode.stat.version & !1 < new.version;
+        // A rank that is not responsible may show the newest version without the newest attributes: it counts
+        // until the responsible one has spoken. libcephfs takes the version from any.
+        let is_newer = is_first
+            || if is_auth {
+                inode.auth_version & !1 < new.version
+            } else {
+                inode.auth_version == 0 && inode.stat.version < new.version
+            };
+        if is_auth {
+            inode.auth_version = inode.auth_version.max(new.version);
+        }
         update(inode, new, held, is_newer, is_auth);
         if node.is_head() && inode.stat.nlink == 0 {
             self.unlinked.insert(node);

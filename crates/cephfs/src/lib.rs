@@ -33,25 +33,6 @@
 //! reclaiming of another client's state. Only what `SetAttr` and `OpenArgs` name is taken; other bits get
 //! EINVAL.
 //!
-//! Known faults:
-//! - A call that waits for capabilities with a handle that is closed waits for ever.
-//! - A server's or an OSD's number at its end (a result of `i32::MIN`, a `change_attr` or a count of entries
-//!   of `u64::MAX`) overflows, which panics.
-//! - Two appends of one mount that wait at the same time may get the same offset.
-//! - Fsync, sync and unmount succeed although something dirty has no capability to be flushed with. Only one
-//!   fsync hears of a loss, whichever handle it is for; sync and unmount hear of none.
-//! - An open of an inode that is not held counts for nothing; if it fails, another handle's count goes.
-//! - A snapshot before which nothing was changed is flushed, which no server acknowledges.
-//! - A responsible rank's capability that goes without a successor leaves its flushes in the old session.
-//! - A success without a trace, as after a failover, is answered without attributes, with old ones, or with
-//!   EIO.
-//! - A rank that refused the client stays refused for its next holder, and the errno is always EPERM.
-//! - An unlinked inode keeps its capability until it is trimmed, so that the server does not purge the file.
-//! - Names that lead nowhere are not bounded if they led somewhere before. Realms are forgotten only beyond
-//!   `max_inodes` of them. Of an inode with several names, trimming forgets one.
-//! - A mount, an unmount and a lock can wait for ever; nothing cancels them when their caller goes away.
-//! - `ceph.dir.layout.json` and the like get EOPNOTSUPP while no session is open.
-//!
 //! Source: src/client/Client.cc.
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]

@@ -176,6 +176,31 @@ fn a_capability_of_what_has_no_name_is_given_back() {
     assert!(released(&mut w));
 }
 
+/// Another rank may show a file as it was; what the responsible one says is newer all the same.
+#[test]
+fn the_responsible_rank_s_word_counts_after_another_one_s() {
+    let mut w = World::mounted();
+    let ask = Call::GetAttr { node: cephfs::Node::head(FILE), mask: Caps::ALL_SHARED };
+    let shown = |w: &mut World, flags: u32, version: u64, size: u64| {
+        let ticket = w.submit(ask.clone());
+        let (tid, _) = w.request();
+        let mut stat = file(Caps::PIN);
+        (stat.version, stat.size, stat.cap.seq, stat.mode) =
+            (version, size, version as u32, 0o100_600 + size as u32);
+        stat.cap.flags = flags as u8;
+        w.reply(tid, FsOp::GETATTR, true, None, Some(stat));
+        let Ok(Answer::Attr(attr)) = w.done(ticket) else { panic!("attributes") };
+        (attr.size, attr.mode - 0o100_600)
+    };
+    let auth = u32::from(messages::fs::ReplyCap::AUTH);
+    assert_eq!(shown(&mut w, 0, 20, 0), (0, 0));
+    assert_eq!(shown(&mut w, 0, 30, 1), (1, 1), "nobody else has said anything");
+    assert_eq!(shown(&mut w, auth, 30, 2), (2, 2), "of the same version");
+    assert_eq!(shown(&mut w, 0, 50, 3), (2, 2), "which the responsible rank does not confirm");
+    assert_eq!(shown(&mut w, auth, 40, 4), (4, 4));
+    assert_eq!(shown(&mut w, auth, 30, 5), (4, 4), "old");
+}
+
 #[test]
 fn what_nobody_uses_is_given_back_at_once() {
     let (mut w, _) = World::opened(ALL);
