@@ -167,7 +167,9 @@ impl Client {
             let is_awaited = !revoking.without(used).is_empty();
             let wants_more = !wanted.without(cap.wanted | cap.issued).is_empty();
             let ends = self.is_unmounting && revoking.is_empty() && used.is_empty();
-            let has_too_much = !cap.issued.without(retain).is_empty();
+            // What the server keeps for us, or believes that we want.
+            let has_too_much =
+                !cap.issued.without(retain).is_empty() || !cap.wanted.without(wanted).is_empty();
             let is_dirty = is_auth && !inode.dirty.is_empty();
             if !(needs_room || is_awaited || wants_more || ends) {
                 if !has_too_much && !is_dirty {

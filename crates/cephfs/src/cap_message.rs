@@ -67,6 +67,11 @@ impl Client {
         m.snap_follows = follows;
         let (tid, dirty) = flush.unwrap_or_default();
         m.dirty = dirty;
+        if !dirty.is_empty() && !revoking.is_empty() {
+            // Somebody waits for it. Without this word ceph-mds writes its journal at its next tick, which is
+            // up to five seconds later. Source: Locker::handle_client_caps.
+            m.flags |= MClientCaps::SYNC;
+        }
         if is_auth {
             if wanted.intersects(Caps::ANY_FILE_WR) {
                 m.max_size = wanted_max;

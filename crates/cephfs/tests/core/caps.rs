@@ -35,6 +35,7 @@ fn a_revocation_is_answered_when_the_write_is_over_and_brings_the_size() {
     let said = w.caps_said();
     let (tid, m) = &said[0];
     assert_eq!((m.op, m.seq, m.size, m.dirty), (CapOp::UPDATE, revoke.seq, 5, Caps::FILE_WR));
+    assert_eq!(m.flags & MClientCaps::SYNC, MClientCaps::SYNC, "somebody waits for it");
     assert!(!m.caps.intersects(Caps::FILE_WR) && *tid > 0 && m.wanted.contains(Caps::FILE_WR), "{m:?}");
     let ack =
         MClientCaps { op: CapOp::FLUSH_ACK, dirty: Caps::FILE_WR, ..w.caps(CapOp::FLUSH_ACK, Caps(0x155)) };
@@ -153,6 +154,21 @@ fn a_failed_open_leaves_the_other_handle_s_wishes() {
     let said = w.caps_said();
     let wanted = said.last().expect("it is given back").1.wanted;
     assert!(wanted.contains(Caps::FILE_WR | Caps::FILE_RD), "{wanted}");
+}
+
+/// Otherwise it would give, and others would wait for, what nobody uses.
+#[test]
+fn the_server_hears_that_a_closed_file_is_not_wanted() {
+    let (mut w, handle) = World::opened(Caps(0x155));
+    let wants = w.submit(Call::Read { handle, offset: 0, length: 1 });
+    let closed = w.submit(Call::Close { handle });
+    assert!(w.done(closed).is_ok() && w.done(wants).is_err());
+    w.caps_said();
+    w.pass(Duration::from_secs(6));
+    let said = w.caps_said();
+    assert_eq!(said.iter().map(|(_, m)| (m.caps, m.wanted)).collect::<Vec<_>>(), [(Caps(0x155), Caps::NONE)]);
+    w.pass(Duration::from_secs(6));
+    assert!(w.caps_said().is_empty(), "once");
 }
 
 /// A server keeps an inode without a name for as long as somebody has a capability of it.
