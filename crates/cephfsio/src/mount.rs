@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use cephfs::{Answer, Attr, Call, Entry, Handle, Node, Settings};
+use cephfs::{Answer, Attr, Call, Entry, Handle, Node, Settings, Ticket};
 use rados::Cluster;
 use tokio::sync::oneshot;
 use types::Errno;
@@ -23,6 +23,20 @@ impl Drop for Mount {
     }
 }
 
+/// A call without an answer yet.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.shared.hand_in(Event::GiveUp(ticket));
+        }
+    }
+}
+
 impl Mount {
     /// Mounts the folder `path` of a file system. Must be called within a tokio runtime, which carries the
     /// connections.
@@ -33,10 +47,14 @@ impl Mount {
         Ok((mount, root))
     }
 
+    /// Given up when it is dropped before its answer came: a lock that it waits for is not taken, and a file
+    /// that it opens is closed again. Other changes may happen all the same.
     pub async fn call(&self, call: Call) -> Result<Answer> {
         let (tx, rx) = oneshot::channel();
-        self.shared.hand_in(Event::Submit(call, tx));
-        rx.await.map_err(|_| Error::ShutDown)?.map_err(Error::Os)
+        let mut waiting = Waiting { shared: &self.shared, ticket: Some(self.shared.submit(call, tx)) };
+        let answer = rx.await;
+        waiting.ticket = None;
+        answer.map_err(|_| Error::ShutDown)?.map_err(Error::Os)
     }
 
     /// A call that is answered with attributes.

@@ -15,7 +15,9 @@ use types::{ConnId, EntityType, Epoch, Errno};
 pub(crate) type Waiter = oneshot::Sender<Result<Answer, Errno>>;
 
 pub(crate) enum Event {
-    Submit(Call, Waiter),
+    Submit(Ticket, Call, Option<Waiter>),
+    /// Nobody waits for it any more.
+    GiveUp(Ticket),
     Core(Input),
     Reset(ConnId),
     Message(ConnId, u64, Message),
@@ -25,6 +27,7 @@ pub(crate) enum Event {
 pub(crate) struct Shared {
     pub(crate) cluster: Cluster,
     owner: OnceLock<Owner<Shell>>,
+    last_ticket: AtomicU64,
     /// Nanoseconds of monotonic time at which the timer task wakes up.
     armed: AtomicU64,
     rearm: Notify,
@@ -36,7 +39,6 @@ pub(crate) struct Shell {
     client: Client,
     shared: Weak<Shared>,
     effects: Vec<Effect>,
-    last_ticket: u64,
     waiters: HashMap<Ticket, Waiter>,
     conns: HashMap<ConnId, SessionId>,
     sessions: HashMap<SessionId, ConnId>,
@@ -47,6 +49,7 @@ impl Shared {
         let shared = Arc::new(Self {
             cluster,
             owner: OnceLock::new(),
+            last_ticket: AtomicU64::new(0),
             armed: AtomicU64::new(u64::MAX),
             rearm: Notify::new(),
             is_down: AtomicBool::new(false),
@@ -55,7 +58,6 @@ impl Shared {
             client: Client::new(settings),
             shared: Arc::downgrade(&shared),
             effects: Vec::new(),
-            last_ticket: 0,
             waiters: HashMap::new(),
             conns: HashMap::new(),
             sessions: HashMap::new(),
@@ -71,6 +73,16 @@ impl Shared {
         if let Some(owner) = self.owner.get() {
             owner.submit(event);
         }
+    }
+
+    pub(crate) fn submit(&self, call: Call, waiter: Waiter) -> Ticket {
+        let ticket = self.new_ticket();
+        self.hand_in(Event::Submit(ticket, call, Some(waiter)));
+        ticket
+    }
+
+    fn new_ticket(&self) -> Ticket {
+        Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     pub(crate) fn shut_down(&self) {
@@ -135,11 +147,13 @@ impl Shell {
     /// Late events of connections that we closed belong to nobody.
     fn input(&mut self, event: Event) -> Option<Input> {
         Some(match event {
-            Event::Submit(call, waiter) => {
-                self.last_ticket += 1;
-                let ticket = Ticket(self.last_ticket);
-                self.waiters.insert(ticket, waiter);
+            Event::Submit(ticket, call, waiter) => {
+                self.waiters.extend(waiter.map(|waiter| (ticket, waiter)));
                 Input::Submit(ticket, call)
+            }
+            Event::GiveUp(ticket) => {
+                self.waiters.remove(&ticket)?;
+                Input::Cancel(ticket)
             }
             Event::Core(input) => input,
             Event::Reset(conn) => {
@@ -187,8 +201,12 @@ impl Shell {
                 }
                 Effect::NeedOsdMap(epoch) => cluster.companion_need_map(epoch),
                 Effect::Done(ticket, result) => {
-                    if let Some(waiter) = self.waiters.remove(&ticket) {
-                        drop(waiter.send(result));
+                    let unheard = match self.waiters.remove(&ticket) {
+                        Some(waiter) => waiter.send(result).err(),
+                        None => Some(result),
+                    };
+                    if let Some(Ok(Answer::Opened { handle, .. })) = unheard {
+                        shared.hand_in(Event::Submit(shared.new_ticket(), Call::Close { handle }, None));
                     }
                 }
             }
