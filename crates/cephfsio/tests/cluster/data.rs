@@ -4,12 +4,14 @@ use cephfs::{Answer, Call};
 use messages::fs::{Caps, OpenArgs, SetAttr};
 use types::Errno;
 
-use crate::setup::{Other, content, create, name, with_folder};
+use crate::setup::{Bed, content, create, name, with_folder};
 
 #[test]
 fn what_one_client_writes_the_other_reads() {
-    with_folder("data", async |mount, dir, path| {
-        let mut other = Other::start();
+    with_folder("data", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
         let set = |key: &str, value: &str| Call::SetXattr {
             node: dir,
             name: name(key),
@@ -24,7 +26,7 @@ fn what_one_client_writes_the_other_reads() {
             mount.call(set(&format!("ceph.dir.layout.{key}"), value)).await.expect("set");
         }
         for (i, n) in [0, 1, 4096, 65_536, 65_537, 400_000, 1_000_003].into_iter().enumerate() {
-            let (handle, _) = create(&mount, dir, &format!("ours-{i}")).await;
+            let (handle, _) = create(mount, dir, &format!("ours-{i}")).await;
             mount.write(handle, 0, content(i, n)).await.expect("written");
             mount.call(Call::Fsync { handle }).await.expect("safe");
             mount.call(Call::Close { handle }).await.expect("closed");
@@ -42,15 +44,16 @@ fn what_one_client_writes_the_other_reads() {
             assert_eq!(refused.expect_err("read only").errno(), Some(Errno::EBADF));
             mount.call(Call::Close { handle }).await.expect("closed");
         }
-        mount
     });
 }
 
 #[test]
 fn holes_ends_and_truncations() {
-    with_folder("holes", async |mount, dir, path| {
-        let mut other = Other::start();
-        let (handle, file) = create(&mount, dir, "file").await;
+    with_folder("holes", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
+        let (handle, file) = create(mount, dir, "file").await;
         mount.write(handle, 10_000_000, name("end")).await.expect("written");
         let read = mount.read(handle, 9_999_998, 100).await.expect("read");
         assert_eq!(&read[..], b"\0\0end");
@@ -76,16 +79,17 @@ fn holes_ends_and_truncations() {
         assert_eq!(mount.call(append("two")).await.expect("appended"), Answer::Written(3));
         assert_eq!(&mount.read(handle, 100_000, 100).await.expect("read")[..], b"otwo");
         mount.call(Call::Close { handle }).await.expect("closed");
-        mount
     });
 }
 
 /// Both have the file open: neither may believe what it knew before.
 #[test]
 fn two_writers_see_each_other_s_bytes_and_sizes() {
-    with_folder("writers", async |mount, dir, path| {
-        let mut other = Other::start();
-        let (handle, file) = create(&mount, dir, "file").await;
+    with_folder("writers", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
+        let (handle, file) = create(mount, dir, "file").await;
         other.is(&format!("keep('{path}/file', 'r+')"), "None");
         for round in 0..20_u64 {
             let (ours, theirs) = (round * 20, round * 20 + 10);
@@ -98,22 +102,22 @@ fn two_writers_see_each_other_s_bytes_and_sizes() {
             assert_eq!(attr.size, theirs + 10);
         }
         mount.call(Call::Close { handle }).await.expect("closed");
-        mount
     });
 }
 
 /// What a file that is removed holds stays there for whoever has it open.
 #[test]
 fn an_open_file_survives_its_name() {
-    with_folder("unlinked", async |mount, dir, path| {
-        let mut other = Other::start();
-        let (handle, _) = create(&mount, dir, "file").await;
+    with_folder("unlinked", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
+        let (handle, _) = create(mount, dir, "file").await;
         mount.write(handle, 0, name("kept")).await.expect("written");
         other.is(&format!("f.unlink('{path}/file')"), "None");
         assert_eq!(&mount.read(handle, 0, 10).await.expect("read")[..], b"kept");
         mount.write(handle, 4, name(" on")).await.expect("written");
         assert_eq!(&mount.read(handle, 0, 10).await.expect("read")[..], b"kept on");
         mount.call(Call::Close { handle }).await.expect("closed");
-        mount
     });
 }

@@ -4,14 +4,16 @@ use cephfs::{Answer, Call};
 use messages::fs::{FileLock, LockKind, LockType};
 use types::Errno;
 
-use crate::setup::{Other, cluster, content, create, name, with_folder};
+use crate::setup::{Bed, alone, content, create, name};
 
 #[test]
 fn no_operation_is_lost_when_the_server_is_failed() {
-    with_folder("failover", async |mount, dir, path| {
-        let mut other = Other::start();
-        let admin = cluster().await;
-        let (kept, _) = create(&mount, dir, "kept").await;
+    alone("failover", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
+        let admin = bed.cluster().await;
+        let (kept, _) = create(mount, dir, "kept").await;
         let lock = FileLock { owner: 3, lock: LockType::EXCL, ..FileLock::default() };
         mount
             .call(Call::Lock { handle: kept, kind: LockKind::FLOCK, lock, wait: false })
@@ -24,7 +26,7 @@ fn no_operation_is_lost_when_the_server_is_failed() {
             let work = async {
                 for i in 0..60 {
                     let text = format!("file-{round}-{i}");
-                    let (handle, _) = create(&mount, dir, &text).await;
+                    let (handle, _) = create(mount, dir, &text).await;
                     mount.write(handle, 0, content(i, 1000 + i)).await.expect("written");
                     mount.call(Call::Close { handle }).await.expect("closed");
                     let rename = |from: &str, to: String| Call::Rename {
@@ -65,6 +67,5 @@ fn no_operation_is_lost_when_the_server_is_failed() {
             format!("error(lambda: f.flock(kept['{path}/kept'], fcntl.LOCK_EX | fcntl.LOCK_NB, 1))");
         other.is(&try_lock, &Errno::EAGAIN.0.to_string());
         mount.call(Call::Close { handle: kept }).await.expect("closed");
-        mount
     });
 }

@@ -5,14 +5,16 @@ use cephfs::{Answer, Call};
 use messages::fs::{Caps, SetAttr};
 use types::Errno;
 
-use crate::setup::{Other, create, name, with_folder};
+use crate::setup::{Bed, create, name, with_folder};
 
 #[test]
 fn names_made_here_are_seen_there_and_the_reverse() {
-    with_folder("names", async |mount, dir, path| {
-        let mut other = Other::start();
+    with_folder("names", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
         let sub = mount.attr(Call::Mkdir { dir, name: name("sub"), mode: 0o750 }).await.expect("made");
-        let (handle, file) = create(&mount, sub.node, "file").await;
+        let (handle, file) = create(mount, sub.node, "file").await;
         mount.call(Call::Close { handle }).await.expect("closed");
         mount.attr(Call::Link { node: file.node, dir, name: name("hard") }).await.expect("linked");
         mount
@@ -66,15 +68,16 @@ fn names_made_here_are_seen_there_and_the_reverse() {
         mount.call(Call::Rmdir { dir: sub.node, name: name("theirs") }).await.expect("removed");
         mount.call(Call::Rmdir { dir, name: name("sub") }).await.expect("removed");
         other.is(&format!("names('{path}')"), "['soft']");
-        mount
     });
 }
 
 #[test]
 fn attributes_are_the_same_for_both() {
-    with_folder("attributes", async |mount, dir, path| {
-        let mut other = Other::start();
-        let (handle, file) = create(&mount, dir, "file").await;
+    with_folder("attributes", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
+        let (handle, file) = create(mount, dir, "file").await;
         let node = file.node;
         let set = SetAttr {
             mode: 0o640,
@@ -132,15 +135,16 @@ fn attributes_are_the_same_for_both() {
         let wrong = mount.call(set("ceph.dir.layout.pool", "no-such-pool")).await.expect_err("refused");
         assert_eq!(wrong.errno(), Some(Errno::EINVAL));
         mount.call(Call::Close { handle }).await.expect("closed");
-        mount
     });
 }
 
 /// More names than come in one answer.
 #[test]
 fn long_listings_come_in_parts() {
-    with_folder("listing", async |mount, dir, path| {
-        let mut other = Other::start();
+    with_folder("listing", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
         let make = format!("[f.close(f.open('{path}/name-%d' % i, 'w', 0o644)) for i in range(2500)] and 1");
         other.is(&make, "1");
         let listed = mount.list(dir).await.expect("listed");
@@ -153,6 +157,5 @@ fn long_listings_come_in_parts() {
         assert_eq!(missing.errno(), Some(Errno::ENOENT));
         other.is(&format!("f.close(f.open('{path}/name-2500', 'w', 0o644))"), "None");
         mount.attr(Call::Lookup { dir, name: name("name-2500") }).await.expect("made meanwhile");
-        mount
     });
 }

@@ -7,7 +7,7 @@ use cephfs::{Answer, Call, Node};
 use cephfsio::Mount;
 use rados::Cluster;
 
-use crate::setup::{Other, cluster, content, create, name, with_folder};
+use crate::setup::{Bed, Other, alone, content, create, name};
 
 async fn command(admin: &Cluster, json: &str) -> Bytes {
     admin.mon_command(json, Bytes::new()).await.expect("done").output
@@ -41,23 +41,25 @@ async fn until_pinned(other: &mut Other, mount: &Mount, dir: Node, path: &str, r
 
 #[test]
 fn open_files_move_with_their_folder() {
-    with_folder("ranks", async |mount, dir, path| {
-        let (mut other, admin) = (Other::start(), cluster().await);
+    alone("ranks", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let (mut other, admin) = (bed.other(), bed.cluster().await);
         let set =
             |n| format!(r#"{{"prefix": "fs set", "fs_name": "cephfs", "var": "max_mds", "val": "{n}"}}"#);
         command(&admin, &set(2)).await;
         until_ranks(&admin, 2).await;
-        let (kept, _) = create(&mount, dir, "kept").await;
+        let (kept, _) = create(mount, dir, "kept").await;
         let stays = mount.attr(Call::Mkdir { dir, name: name("sub"), mode: 0o755 }).await.expect("made").node;
         let mut written = 0;
         for (round, rank) in ["1", "0", "1"].into_iter().enumerate() {
-            let pin = until_pinned(&mut other, &mount, dir, &path, rank);
+            let pin = until_pinned(&mut other, mount, dir, path, rank);
             let work = async {
                 for i in 0..40 {
                     let append = Call::Write { handle: kept, offset: None, data: name("0123456789") };
                     assert_eq!(mount.call(append).await.expect("appended"), Answer::Written(10));
                     let text = format!("file-{round}-{i}");
-                    let (handle, _) = create(&mount, stays, &text).await;
+                    let (handle, _) = create(mount, stays, &text).await;
                     mount.write(handle, 0, content(i, 2000)).await.expect("written");
                     mount.call(Call::Close { handle }).await.expect("closed");
                     let (to_dir, to_name) = (dir, text.clone().into());
@@ -68,7 +70,7 @@ fn open_files_move_with_their_folder() {
             tokio::join!(work, pin);
             written += 400;
             mount.call(Call::Fsync { handle: kept }).await.expect("safe");
-            other.is(&format!("f.stat('{path}/kept').st_size"), &written.to_string());
+            other.is(&format!("size('{path}/kept')"), &written.to_string());
             other.is(&format!("same('{path}/file-{round}-7', 7, 2000)"), "True");
         }
         // From a folder of one rank into a folder of the other.
@@ -84,6 +86,5 @@ fn open_files_move_with_their_folder() {
         command(&admin, &set(1)).await;
         until_ranks(&admin, 1).await;
         other.is(&format!("len(names('{path}'))"), "121");
-        mount
     });
 }

@@ -1,32 +1,76 @@
 //! The cluster under test, a folder of its own for each test, and the other client.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{PoisonError, RwLock};
 
 use bytes::Bytes;
 use cephfs::{Attr, Call, Handle, Node, Settings};
 use cephfsio::Mount;
 use rados::{Cluster, Config};
 
-fn conf() -> String {
-    std::env::var("CEPHFS_TEST_CONF").expect("CEPHFS_TEST_CONF names a cluster's configuration")
+use crate::server::Server;
+
+/// What a test works on.
+pub struct Bed {
+    pub mount: Mount,
+    /// A folder of its own, and its path.
+    pub dir: Node,
+    pub path: String,
+    server: Server,
 }
 
-pub async fn cluster() -> Cluster {
-    Cluster::connect(Config::from_file(conf()).expect("a configuration")).await.expect("connects")
+impl Bed {
+    pub async fn cluster(&self) -> Cluster {
+        connect(&self.server).await
+    }
+
+    pub fn other(&self) -> Other {
+        Other::start(&self.server.conf)
+    }
+
+    /// A second mount.
+    pub async fn mount_again(&self) -> Mount {
+        mount(&self.server).await.0
+    }
 }
+
+async fn connect(server: &Server) -> Cluster {
+    Cluster::connect(Config::from_file(&server.conf).expect("a configuration")).await.expect("connects")
+}
+
+async fn mount(server: &Server) -> (Mount, Attr) {
+    Mount::new(connect(server).await, Settings::default(), "/").await.expect("mounts")
+}
+
+/// Those that change who holds ranks run beside no other test.
+static RANKS: RwLock<()> = RwLock::new(());
 
 /// Runs a test with a mount, and a folder that is made anew.
-pub fn with_folder<F: Future<Output = Mount>>(name: &str, test: impl FnOnce(Mount, Node, String) -> F) {
+pub fn with_folder(name: &str, test: impl AsyncFnOnce(&Bed)) {
+    run(name, || RANKS.read().unwrap_or_else(PoisonError::into_inner), test);
+}
+
+/// The same, beside no other test.
+pub fn alone(name: &str, test: impl AsyncFnOnce(&Bed)) {
+    run(name, || RANKS.write().unwrap_or_else(PoisonError::into_inner), test);
+}
+
+fn run<Guard>(name: &str, lock: impl FnOnce() -> Guard, test: impl AsyncFnOnce(&Bed)) {
+    // While it waits it keeps the cluster running.
+    let Some(server) = Server::get() else { return };
+    let _guard = lock();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("starts");
     runtime.block_on(async {
         let path = format!("/test-{name}-{}", std::process::id());
-        let (mount, root) = Mount::new(cluster().await, Settings::default(), "/").await.expect("mounts");
+        let (mount, root) = mount(&server).await;
         let dir = Call::Mkdir { dir: root.node, name: path[1..].to_owned().into(), mode: 0o755 };
         let dir = mount.attr(dir).await.expect("a folder").node;
-        let mount = test(mount, dir, path).await;
-        mount.unmount().await.expect("unmounts");
+        let bed = Bed { mount, dir, path, server };
+        test(&bed).await;
+        bed.mount.unmount().await.expect("unmounts");
     });
 }
 
@@ -62,6 +106,11 @@ def same(path, seed, n):
     fd = f.open(path, 'r')
     try: return f.read(fd, 0, 1 << 26) == content(seed, n)
     finally: f.close(fd)
+# Of several ranks 16.2's libcephfs may believe an older one that is not in charge: an open asks the one that is.
+def size(path):
+    fd = f.open(path, 'r')
+    try: return f.fstat(fd).st_size
+    finally: f.close(fd)
 def names(path):
     with f.opendir(path) as d: return sorted(e.d_name.decode() for e in iter(lambda: f.readdir(d), None))[2:]
 def keep(path, how): kept[path] = f.open(path, how, 0o644)
@@ -79,9 +128,10 @@ f.unmount()
 "#;
 
 impl Other {
-    pub fn start() -> Self {
+    fn start(conf: &Path) -> Self {
         let mut command = Command::new("/usr/bin/python3");
-        command.args(["-c", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-c", SCRIPT]).env("CEPHFS_TEST_CONF", conf);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("python starts");
         let (to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let mut other = Self { child, to, from: BufReader::new(from) };

@@ -4,14 +4,16 @@ use cephfs::Call;
 use messages::fs::OpenArgs;
 use types::{Errno, SnapId};
 
-use crate::setup::{Other, create, name, with_folder};
+use crate::setup::{Bed, create, name, with_folder};
 
 #[test]
 fn a_snapshot_keeps_what_was_there() {
-    with_folder("snapshots", async |mount, dir, path| {
-        let mut other = Other::start();
+    with_folder("snapshots", async |bed| {
+        let Bed { mount, dir, path, .. } = bed;
+        let dir = *dir;
+        let mut other = bed.other();
         let sub = mount.attr(Call::Mkdir { dir, name: name("sub"), mode: 0o755 }).await.expect("made").node;
-        let (handle, _) = create(&mount, sub, "file").await;
+        let (handle, _) = create(mount, sub, "file").await;
         mount.write(handle, 0, name("before")).await.expect("written");
         let snaps = mount.attr(Call::Lookup { dir, name: name(".snap") }).await.expect("there").node;
         assert_eq!(snaps.snap, SnapId::SNAPDIR);
@@ -54,6 +56,5 @@ fn a_snapshot_keeps_what_was_there() {
         }
         assert!(mount.list(snaps).await.expect("listed").is_empty());
         mount.call(Call::Close { handle }).await.expect("closed");
-        mount
     });
 }
