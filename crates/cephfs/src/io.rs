@@ -301,8 +301,8 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     Submit(Ticket, Call),
-    /// Nobody waits for a call any more: it ends with ECANCELED, unless it has ended or only waits for objects.
-    /// What a server was asked may happen all the same.
+    /// Nobody waits for a call any more: it ends with ECANCELED, unless it has ended or only waits for
+    /// objects. What a server was asked may happen all the same.
     Cancel(Ticket),
     /// The session with a monitor stands; what the one before was asked is asked again.
     MonReady,

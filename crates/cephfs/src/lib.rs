@@ -15,8 +15,8 @@
 //! Invariants ([`Client::assert_invariants`]):
 //! 1. Each call that was submitted ends in exactly one `Done`, also when it is cancelled.
 //! 2. What is revoked is given back as soon as nothing under way uses it, and not before.
-//! 3. Dirty capabilities become clean by a flush that the server acknowledged, or are lost with their session;
-//!    every handle and the next sync hear of a loss. Without a responsible rank they wait for one.
+//! 3. Dirty capabilities become clean by a flush that the server acknowledged, or are lost with their
+//!    session; every handle and the next sync hear of a loss. Without a responsible rank they wait for one.
 //! 4. A request is known until its safe answer came; the oldest one's number goes with each request.
 //! 5. A capability's session exists.
 //! 6. A folder's names that lead nowhere are counted.

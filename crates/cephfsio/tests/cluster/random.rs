@@ -1,4 +1,4 @@
-//! Random changes of one file through two mounts, against a model: what either reads is what was written last.
+//! Random changes of one file through two mounts, against a model: either reads what was written last.
 
 use bytes::Bytes;
 use cephfs::{Answer, Call, Handle, Node};

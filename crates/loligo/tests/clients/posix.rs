@@ -1,4 +1,4 @@
-//! The list of system calls (`posix/posix.py`) on two mounts of ceph-fuse, with Ceph's metadata server on ours.
+//! The list of system calls (`posix/posix.py`) on two mounts of ceph-fuse, with Ceph's metadata server.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
