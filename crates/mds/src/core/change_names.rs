@@ -1,0 +1,301 @@
+//! Requests that change names: hard links, removal, renaming.
+//!
+//! Source: Server::handle_client_link, handle_client_unlink, handle_client_rename, _unlink_local,
+//! _rename_apply.
+
+use types::{Errno, Ino};
+
+use super::access::{READ, WRITE};
+use super::cache::{DIR, Key, TYPE, Target};
+use super::change::Change;
+use super::hold::{Mode, Part};
+use super::path::{Found, Walked};
+use super::request::{Done, Request, Run, Stop};
+use super::server::{Server, Then, is_good_name};
+use crate::format::{DirFrag, NestInfo, SnapRealm};
+use messages::fs::FsOp;
+
+/// Hard links of one inode. Ceph has no bound; this is ext4's.
+const MAX_LINKS: i32 = 65_000;
+
+impl Server {
+    pub(crate) fn op_link(&mut self, request: &mut Request) -> Run<Done> {
+        let (path, path2) = (request.msg.path.clone(), request.msg.path2.clone());
+        let found = self.walk_to_name(request, &path)?;
+        let Walked { ino, .. } = self.walk(request, &path2)?;
+        let inode = self.cache.get(ino).ok_or(Stop::Fail(Errno::ESTALE))?;
+        if inode.is_dir() {
+            return Err(Errno::EPERM.into());
+        }
+        if !found.target.is_null() {
+            return Err(Errno::EEXIST.into());
+        }
+        if !is_good_name(&found.key.name) {
+            return Err(Errno::EINVAL.into());
+        }
+        if inode.store.inode.nlink >= MAX_LINKS {
+            return Err(Errno::EMLINK.into());
+        }
+        if inode.store.inode.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        self.check(request, ino, READ | WRITE)?;
+        self.check(request, found.dir, WRITE)?;
+        self.name_fits(&found)?;
+        if self.subvolume_of(ino) != self.subvolume_of(found.dir) {
+            return Err(Errno::EXDEV.into());
+        }
+        self.need(request, &[(found.dir, Part::File, Mode::Names), (ino, Part::Link, Mode::Write)])?;
+        self.free_name(request, found.frag, &found.key)?;
+
+        let mut change = self.change_of(request, "link_local");
+        let d_type = self.cache.get(ino).map_or(0, |i| d_type(i.store.inode.mode));
+        self.link_more(&mut change, ino, 1);
+        self.set_target(&mut change, found.frag, &found.key, Target::Remote { ino, d_type });
+        self.set_alternate_name(request, &found);
+        self.count_name(&mut change, found.frag, false, 1, None);
+        change.holds(found.dir, Part::File, Mode::Names);
+        change.holds(ino, Part::Link, Mode::Write);
+        let seq = self.commit_request(request, change, Ino(0));
+        let dentry = Some((found.frag, found.key));
+        Ok(Done { dentry, target: Some(ino), seq: Some(seq), ..Done::default() })
+    }
+
+    fn set_alternate_name(&mut self, request: &Request, found: &Found) {
+        if let Some(dentry) = self.cache.dentry_mut(found.frag, &found.key) {
+            dentry.alternate_name = request.msg.alternate_name.clone();
+        }
+    }
+
+    /// An inode has a link more or less.
+    fn link_more(&mut self, change: &mut Change, ino: Ino, by: i32) {
+        let stamp = change.stamp;
+        if let Some(inode) = self.cache.get_mut(ino) {
+            let i = &mut inode.store.inode;
+            i.nlink = i.nlink.saturating_add(by).max(0);
+            i.ctime = i.ctime.max(stamp);
+            i.rstat.rctime = i.rstat.rctime.max(stamp);
+            i.change_attr = i.change_attr.saturating_add(1);
+        }
+        self.touch_inode(change, ino);
+        self.note_rstat(ino);
+    }
+
+    /// The subvolume that an inode is in: no hard link and no rename leads out of one.
+    fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
+        let is_one = |at: &Ino| {
+            self.cache
+                .get(*at)
+                .and_then(|i| i.store.realm.as_ref())
+                .is_some_and(|r| r.flags & SnapRealm::SUBVOLUME != 0)
+        };
+        self.cache.ancestors(ino).into_iter().find(is_one)
+    }
+
+    pub(crate) fn op_unlink(&mut self, request: &mut Request) -> Run<Done> {
+        let is_rmdir = request.msg.op == FsOp::RMDIR;
+        let path = request.msg.path.clone();
+        let found = self.walk_to_name(request, &path)?;
+        let Some(ino) = found.target.ino() else { return Err(Stop::NoEntry(found.frag, found.key)) };
+        self.ensure_target(&found)?;
+        let is_dir = self.cache.get(ino).is_some_and(|i| i.is_dir());
+        match (is_dir, is_rmdir) {
+            (true, false) => return Err(Errno::EISDIR.into()),
+            (false, true) => return Err(Errno::ENOTDIR.into()),
+            _ => {}
+        }
+        self.check(request, found.dir, WRITE)?;
+        if is_dir {
+            self.is_removable(ino)?;
+        }
+        let mut needs = vec![(found.dir, Part::File, Mode::Names), (ino, Part::Link, Mode::Write)];
+        if is_dir {
+            needs.push((ino, Part::File, Mode::Read));
+        }
+        self.need(request, &needs)?;
+        self.free_name(request, found.frag, &found.key)?;
+        if is_dir {
+            self.is_removable(ino)?;
+        }
+        let stray = self.stray_for(&found)?;
+
+        let mut change = self.change_of(request, "unlink_local");
+        self.unlink(&mut change, &found, ino, stray.as_ref());
+        change.holds(found.dir, Part::File, Mode::Names);
+        change.holds(ino, Part::Link, Mode::Write);
+        let seq = self.commit_request(request, change, Ino(0));
+        self.when_safe(seq, Then::Stray(ino));
+        let dentry = Some((found.frag, found.key));
+        Ok(Done { dentry, seq: Some(seq), ..Done::default() })
+    }
+
+    /// A folder without names, snapshots aside.
+    fn is_removable(&self, ino: Ino) -> Run<()> {
+        let Some(inode) = self.cache.get(ino) else { return Err(Errno::ESTALE.into()) };
+        let stat = &inode.store.inode.dirstat;
+        let loaded = self.cache.leaves(ino).into_iter().filter_map(|frag| self.cache.dir(frag));
+        let has_names = stat.files + stat.subdirs > 0 || loaded.into_iter().any(|d| !d.is_empty());
+        if has_names { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
+    }
+
+    /// The place among the strays for an inode that loses its primary name.
+    fn stray_for(&mut self, found: &Found) -> Run<Option<(DirFrag, Key)>> {
+        match found.target {
+            Target::Primary(ino) => self.stray_place(ino).map(Some),
+            Target::Remote { .. } | Target::Null => Ok(None),
+        }
+    }
+
+    /// A name is gone; an inode that was stored with it goes to the strays.
+    fn unlink(&mut self, change: &mut Change, found: &Found, ino: Ino, stray: Option<&(DirFrag, Key)>) {
+        let Some(inode) = self.cache.get(ino) else { return };
+        let is_dir = inode.is_dir();
+        let prior = self.cache.path(ino);
+        let nested: NestInfo = inode.store.inode.accounted_rstat.clone();
+        self.set_target(change, found.frag, &found.key, Target::Null);
+        match stray {
+            None => self.count_name(change, found.frag, false, -1, None),
+            Some((frag, key)) => {
+                self.count_name(change, found.frag, is_dir, -1, Some(&nested));
+                if let Some(inode) = self.cache.get_mut(ino) {
+                    inode.store.inode.stray_prior_path = [b"/", prior.as_slice()].concat().into();
+                    inode.store.inode.accounted_rstat = inode.store.inode.rstat.clone();
+                }
+                self.unsummed.remove(&ino);
+                self.set_target(change, *frag, key, Target::Primary(ino));
+                let nested = self.cache.get(ino).map(|i| i.store.inode.rstat.clone());
+                self.count_name(change, *frag, is_dir, 1, nested.as_ref());
+                self.backtrace_due(ino);
+            }
+        }
+        self.link_more(change, ino, -1);
+    }
+
+    pub(crate) fn op_rename(&mut self, request: &mut Request) -> Run<Done> {
+        let (to, from) = (request.msg.path.clone(), request.msg.path2.clone());
+        let dest = self.walk_to_name(request, &to)?;
+        let src = self.walk_to_name(request, &from)?;
+        let Some(ino) = src.target.ino() else { return Err(Errno::ENOENT.into()) };
+        self.ensure_target(&src)?;
+        self.ensure_target(&dest)?;
+        if (src.frag, &src.key) == (dest.frag, &dest.key) {
+            return Ok(Done::default());
+        }
+        if !is_good_name(&dest.key.name) {
+            return Err(Errno::EINVAL.into());
+        }
+        let old = dest.target.ino();
+        if self.check_rename(&dest, ino, old)? {
+            return Ok(Done::default());
+        }
+        for at in [src.dir, dest.dir, ino] {
+            self.check(request, at, WRITE)?;
+        }
+        if self.subvolume_of(src.dir) != self.subvolume_of(dest.dir) {
+            return Err(Errno::EXDEV.into());
+        }
+        let mut needs = vec![
+            (src.dir, Part::File, Mode::Names),
+            (dest.dir, Part::File, Mode::Names),
+            (ino, Part::Link, Mode::Write),
+        ];
+        if let Some(old) = old {
+            needs.push((old, Part::Link, Mode::Write));
+            if self.cache.get(old).is_some_and(|i| i.is_dir()) {
+                needs.push((old, Part::File, Mode::Read));
+            }
+        }
+        self.need(request, &needs)?;
+        self.free_name(request, src.frag, &src.key)?;
+        self.free_name(request, dest.frag, &dest.key)?;
+        if self.check_rename(&dest, ino, old)? {
+            return Ok(Done::default());
+        }
+        let stray = self.stray_for(&dest)?;
+        let seq = self.rename(request, &src, &dest, ino, old, stray.as_ref());
+        let dentry = Some((dest.frag, dest.key));
+        Ok(Done { dentry, target: Some(ino), seq: Some(seq), ..Done::default() })
+    }
+
+    /// Whether nothing is to be done.
+    fn check_rename(&self, dest: &Found, ino: Ino, old: Option<Ino>) -> Run<bool> {
+        let is_dir = self.cache.get(ino).is_some_and(|i| i.is_dir());
+        if is_dir && self.cache.is_within(dest.dir, ino) {
+            return Err(Errno::EINVAL.into());
+        }
+        let gone = self.cache.get(dest.dir).is_none_or(|i| i.store.inode.nlink == 0);
+        if gone || self.cache.is_stray(dest.dir) {
+            return Err(Errno::ENOENT.into());
+        }
+        let Some(old) = old else { return Ok(false) };
+        if old == ino {
+            // Two names of one inode: POSIX has both stay.
+            return Ok(true);
+        }
+        let old_is_dir = self.cache.get(old).is_some_and(|i| i.is_dir());
+        match (old_is_dir, is_dir) {
+            (true, false) => return Err(Errno::EISDIR.into()),
+            (false, true) => return Err(Errno::ENOTDIR.into()),
+            (true, true) => self.is_removable(old)?,
+            (false, false) => {}
+        }
+        Ok(false)
+    }
+
+    fn rename(
+        &mut self,
+        request: &Request,
+        src: &Found,
+        dest: &Found,
+        ino: Ino,
+        old: Option<Ino>,
+        stray: Option<&(DirFrag, Key)>,
+    ) -> u64 {
+        let mut change = self.change_of(request, "rename");
+        if let Some(old) = old {
+            self.unlink(&mut change, dest, old, stray);
+            change.holds(old, Part::Link, Mode::Write);
+        }
+        let is_dir = self.cache.get(ino).is_some_and(|i| i.is_dir());
+        match src.target {
+            Target::Primary(_) => {
+                let nested = self.cache.get(ino).map(|i| i.store.inode.accounted_rstat.clone());
+                self.count_name(&mut change, src.frag, is_dir, -1, nested.as_ref());
+                self.set_target(&mut change, src.frag, &src.key, Target::Null);
+                if let Some(inode) = self.cache.get_mut(ino) {
+                    inode.store.inode.accounted_rstat = inode.store.inode.rstat.clone();
+                }
+                self.unsummed.remove(&ino);
+                self.set_target(&mut change, dest.frag, &dest.key, Target::Primary(ino));
+                let nested = self.cache.get(ino).map(|i| i.store.inode.rstat.clone());
+                self.count_name(&mut change, dest.frag, is_dir, 1, nested.as_ref());
+                self.backtrace_due(ino);
+                if is_dir {
+                    change.blob.renamed_dir = ino;
+                }
+            }
+            target => {
+                self.count_name(&mut change, src.frag, false, -1, None);
+                self.set_target(&mut change, src.frag, &src.key, Target::Null);
+                self.set_target(&mut change, dest.frag, &dest.key, target);
+                self.count_name(&mut change, dest.frag, false, 1, None);
+            }
+        }
+        self.set_alternate_name(request, dest);
+        self.link_more(&mut change, ino, 0);
+        change.holds(src.dir, Part::File, Mode::Names);
+        change.holds(dest.dir, Part::File, Mode::Names);
+        change.holds(ino, Part::Link, Mode::Write);
+        let seq = self.commit_request(request, change, Ino(0));
+        if let Some(old) = old {
+            self.when_safe(seq, Then::Stray(old));
+        }
+        seq
+    }
+}
+
+/// The kind of a directory's entry. Source: IFTODT.
+fn d_type(mode: u32) -> u8 {
+    let kind = mode & TYPE;
+    if kind == DIR { 4 } else { (kind >> 12) as u8 }
+}
