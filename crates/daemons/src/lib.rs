@@ -14,6 +14,7 @@ mod failure;
 pub mod images;
 mod inbox;
 pub mod listen;
+pub mod mds;
 pub mod mgr;
 mod mon_mgr;
 pub mod mon_store;
@@ -24,6 +25,7 @@ mod osd_start;
 mod peers;
 #[cfg(feature = "test-medium")]
 mod plant;
+mod seen;
 mod turn;
 mod twin;
 

@@ -43,6 +43,9 @@ pub enum Command {
     /// Run a manager in the foreground, by a ceph.conf or from a folder of `up`.
     #[command(after_help = MGR_HELP)]
     Mgr(DaemonArgs),
+    /// Run a metadata server of file systems in the foreground, by a ceph.conf or from a folder of `up`.
+    #[command(after_help = MDS_HELP)]
+    Mds(DaemonArgs),
     /// Work with block images: in Ceph's format, on Loligo and on Ceph.
     Rbd(Box<crate::rbd::RbdArgs>),
     /// Look into the object store of a stopped OSD.
@@ -99,6 +102,9 @@ pub struct UpArgs {
     /// Port of the gateway. [default: 7480, or the next free one]
     #[arg(long, value_name = "PORT", requires = "s3")]
     pub s3_port: Option<u16>,
+    /// Make a file system named cephfs as well, start a metadata server, and print how it is mounted.
+    #[arg(long)]
+    pub fs: bool,
     /// Serve the dashboard as well, and print its address and a password that lets somebody sign in once.
     #[arg(long)]
     pub dashboard: bool,
@@ -274,6 +280,16 @@ modules balancer, crash, iostat, pg_autoscaler, progress, rbd_support (but for m
 and status. While others are switched on and in use (cephadm,
 dashboard, prometheus ...) it stays out of the way and says so; with --force it takes over all the same.";
 
+const MDS_HELP: &str = "\
+Any option of Ceph can be given as --option VALUE, and wins over the configuration file. Those that matter:
+  --mds-data DIR        where its keyring lies  [/var/lib/ceph/mds/ceph-ID]
+  --public-network NET, --public-addr ADDR      where it listens
+  --mds-join-fs NAME    the file system that it would rather serve
+  --log-file FILE       log lines, instead of standard error
+
+Its key, given client.admin's:
+  ceph auth get-or-create mds.a mon 'allow profile mds' mgr 'allow profile mds' mds 'allow *' osd 'allow rwx'";
+
 impl DaemonArgs {
     /// Options of Ceph's on the command line.
     pub fn given(&self) -> anyhow::Result<BTreeMap<String, String>> {
@@ -296,7 +312,7 @@ impl DaemonArgs {
 pub fn with_options(args: Vec<OsString>) -> Vec<OsString> {
     let mut words = args.into_iter();
     let mut out: Vec<OsString> = words.by_ref().take(2).collect();
-    if !out.get(1).is_some_and(|kind| kind == "mon" || kind == "osd" || kind == "mgr") {
+    if !out.get(1).is_some_and(|kind| ["mon", "osd", "mgr", "mds"].iter().any(|k| kind == k)) {
         out.extend(words);
         return out;
     }

@@ -52,6 +52,7 @@ pub fn cluster(dir: &ClusterDir, args: &UpArgs) -> Result<Description> {
         mon_addr,
         mons,
         osds,
+        mds: Vec::new(),
         profile: args.profile,
     };
     let mut keyring = Keyring::new();

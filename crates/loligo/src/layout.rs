@@ -7,6 +7,8 @@
 //! DIR/mon.a/             a monitor's store and the monitors' key
 //! DIR/osd.N/block        the object store; DIR/osd.N/keyring its key
 //! DIR/mgr.x/keyring      the manager's key
+//! DIR/mds.a/keyring      a metadata server's key
+//! DIR/admin.secret       the key of client.admin alone, as mount.ceph reads it
 //! DIR/<type>.<id>.pid    locked while that daemon runs (loligo.pid when all share one process)
 //! ```
 
@@ -37,6 +39,9 @@ pub struct Description {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mons: Vec<MonEntry>,
     pub osds: Vec<OsdEntry>,
+    /// Names of metadata servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mds: Vec<String>,
     #[serde(default)]
     pub profile: Profile,
 }
@@ -108,6 +113,9 @@ impl ClusterDir {
     }
     fn pid_file(&self, name: &str) -> PathBuf {
         self.root.join(format!("{name}.pid"))
+    }
+    pub fn admin_secret(&self) -> PathBuf {
+        self.root.join("admin.secret")
     }
     fn description_file(&self) -> PathBuf {
         self.root.join("loligo.json")
@@ -303,6 +311,7 @@ mod tests {
             mon_addr: "127.0.0.1:3300".parse().expect("address"),
             mons: vec![],
             osds: vec![],
+            mds: vec![],
             profile: Profile::Default,
         }
     }

@@ -34,6 +34,7 @@ mod serve;
 mod size;
 mod up;
 mod up_dashboard;
+mod up_fs;
 mod up_s3;
 mod user;
 
@@ -50,7 +51,8 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(args::with_options(std::env::args_os().collect()));
-    let daemon = matches!(cli.command, Command::Mon(_) | Command::Osd(_) | Command::Mgr(_));
+    let daemon =
+        matches!(cli.command, Command::Mon(_) | Command::Osd(_) | Command::Mgr(_) | Command::Mds(_));
     if !daemon {
         serve::start_log(None);
     }
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Mon(args) => serve::one(&args, EntityType::Mon),
         Command::Osd(args) => serve::one(&args, EntityType::Osd),
         Command::Mgr(args) => serve::one(&args, EntityType::Mgr),
+        Command::Mds(args) => serve::one(&args, EntityType::Mds),
         Command::Store(command) => offline::run(&command),
         Command::Rados(args) => rados::run(&args),
         Command::Rgw(args) => rgw::run(&args),

@@ -66,6 +66,7 @@ impl Place {
         let named = match kind {
             EntityType::Mon => "mon_data",
             EntityType::Osd => "osd_data",
+            EntityType::Mds => "mds_data",
             _ => "mgr_data",
         };
         let data = values.get(named).unwrap_or_default();

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use daemons::admin_socket::AdminSocketAt;
+use daemons::mds::{Mds, MdsEnd, MdsSettings};
 use daemons::mgr::{Mgr, MgrEnd, MgrSettings};
 use daemons::mon::{Mon, MonEnd};
 use daemons::osd::Osd;
@@ -43,7 +44,7 @@ pub enum End {
     Failed(String, Failure),
     /// A monitor that was removed from the cluster (`ceph mon rm`).
     Removed(String),
-    /// A manager that another one has replaced: it starts anew under another address.
+    /// A manager or a metadata server that another one has replaced: it starts anew under another address.
     Deposed(String),
 }
 
@@ -54,16 +55,20 @@ pub struct Running<'a> {
     mgrs: Vec<(String, Mgr)>,
     /// Managers that this process has started so far.
     managers: i32,
-    /// The monitors that the last deposed manager knew: those of the configuration may be gone.
+    /// The monitors that the last deposed daemon knew: those of the configuration may be gone.
     told: Vec<EntityAddr>,
     osds: Vec<(OsdId, Osd)>,
+    mds: Vec<(String, Mds)>,
+    /// Metadata servers that this process has started so far.
+    mds_lives: i32,
     fates: Fates,
 }
 
 impl<'a> Running<'a> {
     pub fn new(site: &'a Site) -> Self {
-        let (mons, mgrs, osds) = (Vec::new(), Vec::new(), Vec::new());
-        Self { site, mons, mgrs, managers: 0, told: Vec::new(), osds, fates: Fates::chosen() }
+        let (mons, mgrs, osds, mds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (managers, mds_lives, told, fates) = (0, 0, Vec::new(), Fates::chosen());
+        Self { site, mons, mgrs, managers, told, osds, mds, mds_lives, fates }
     }
 
     /// Starts all daemons. One that cannot be started is tried again later, as long as another of its type
@@ -87,6 +92,8 @@ impl<'a> Running<'a> {
             let works = match kind {
                 "mon" => !self.mons.is_empty(),
                 "osd" => !self.osds.is_empty(),
+                // The rest of the cluster works without it.
+                "mds" => self.site.daemons() > 1,
                 _ => false,
             };
             if !works {
@@ -147,7 +154,7 @@ impl<'a> Running<'a> {
 
     /// What the next daemon has of this process.
     fn part(&self) -> Part {
-        let running = self.mons.len() + self.mgrs.len() + self.osds.len();
+        let running = self.mons.len() + self.mgrs.len() + self.osds.len() + self.mds.len();
         let daemons = self.site.daemons().max(running + 1);
         // A process that began with one daemon never gets another.
         Part { alone: self.site.daemons() == 1, descriptors: serve::descriptors() / daemons as u64 }
@@ -181,6 +188,20 @@ impl<'a> Running<'a> {
                 }));
                 self.mgrs.push((id, mgr));
             }
+            EntityType::Mds => {
+                self.mds_lives += 1;
+                let settings = MdsSettings {
+                    name: id.clone(),
+                    listen: place.listen()?,
+                    monitors: [self.told.as_slice(), &place.monitors].concat(),
+                    auth: place.auth()?,
+                    options: place.options.clone(),
+                    admin_socket: AdminSocketAt::of(&place.values()),
+                    life: self.mds_lives - 1,
+                    descriptors: self.part().descriptors,
+                };
+                self.mds.push((id, Mds::start(settings).await?));
+            }
             _ => {
                 let number = OsdId(id.parse().context("an OSD's id is a number")?);
                 let life = self.fates.failures(&place.name.to_string());
@@ -212,6 +233,7 @@ impl<'a> Running<'a> {
         self.mons.iter().any(|(id, _)| format!("mon.{id}") == name)
             || self.mgrs.iter().any(|(id, _)| format!("mgr.{id}") == name)
             || self.osds.iter().any(|(id, _)| format!("osd.{id}") == name)
+            || self.mds.iter().any(|(id, _)| format!("mds.{id}") == name)
     }
 
     /// Drops a daemon, and with it its admin socket: its next life opens one at the same path.
@@ -219,10 +241,11 @@ impl<'a> Running<'a> {
         self.mons.retain(|(id, _)| format!("mon.{id}") != name);
         self.mgrs.retain(|(id, _)| format!("mgr.{id}") != name);
         self.osds.retain(|(id, _)| format!("osd.{id}") != name);
+        self.mds.retain(|(id, _)| format!("mds.{id}") != name);
     }
 
     fn is_empty(&self) -> bool {
-        self.mons.is_empty() && self.mgrs.is_empty() && self.osds.is_empty()
+        self.mons.is_empty() && self.mgrs.is_empty() && self.osds.is_empty() && self.mds.is_empty()
     }
 
     /// Deals with a daemon's end. False when no daemon is left that runs or is to run again; an error when
@@ -240,6 +263,9 @@ impl<'a> Running<'a> {
                 for (_, old) in self.mgrs.iter().filter(|(id, _)| format!("mgr.{id}") == name) {
                     self.told = old.monitors();
                     old.stop();
+                }
+                for (_, old) in self.mds.iter().filter(|(id, _)| format!("mds.{id}") == name) {
+                    self.told = old.monitors();
                 }
                 self.remove(&name);
                 if let Err(error) = self.start(&name).await {
@@ -319,6 +345,18 @@ impl<'a> Running<'a> {
                 }
             }));
         }
+        for (id, mds) in &self.mds {
+            waits.push(Box::pin(async move {
+                let name = format!("mds.{id}");
+                match mds.ended().await {
+                    MdsEnd::Deposed(why) => {
+                        tracing::warn!("{name} starts anew: {why}");
+                        End::Deposed(name)
+                    }
+                    MdsEnd::Failed(failure) => End::Failed(name, failure),
+                }
+            }));
+        }
         for (id, osd) in &self.osds {
             waits.push(Box::pin(async move { End::Failed(format!("osd.{id}"), osd.failed().await) }));
         }
@@ -333,8 +371,11 @@ impl<'a> Running<'a> {
         .await
     }
 
-    /// OSDs first: they tell the monitor that they go.
+    /// Metadata servers first, which write to OSDs; then these, which tell the monitor that they go.
     pub async fn stop(&self) {
+        for (_, mds) in &self.mds {
+            mds.stop().await;
+        }
         for (_, osd) in &self.osds {
             osd.stop().await;
         }

@@ -97,7 +97,10 @@ pub fn one(args: &DaemonArgs, kind: EntityType) -> Result<()> {
         (false, _) => {}
         (true, EntityType::Mon) => return mkfs::mon(&place),
         (true, EntityType::Osd) => return mkfs::osd(&place, args),
-        (true, _) => bail!("a manager has no store: it needs {} alone", place.data.join("keyring").display()),
+        (true, _) => {
+            let keyring = place.data.join("keyring");
+            bail!("{} has no store: it needs {} alone", place.name, keyring.display())
+        }
     }
     start_log(log_file(&place.values())?);
     place.need_monitors()?;
@@ -198,6 +201,7 @@ pub fn names(d: &Description) -> Vec<String> {
     let mut out: Vec<String> = d.mons().iter().map(|m| format!("mon.{}", m.name)).collect();
     out.push("mgr.x".to_owned());
     out.extend(d.osds.iter().map(|o| format!("osd.{}", o.id)));
+    out.extend(d.mds.iter().map(|name| format!("mds.{name}")));
     out
 }
 

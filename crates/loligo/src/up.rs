@@ -17,7 +17,7 @@ use crate::create;
 use crate::failures::{self, Record};
 use crate::layout::{ClusterDir, Description};
 use crate::serve;
-use crate::{up_dashboard, up_s3};
+use crate::{up_dashboard, up_fs, up_s3};
 
 /// Between looks at the cluster's health.
 const POLL: Duration = Duration::from_millis(20);
@@ -31,6 +31,9 @@ pub fn up(args: &UpArgs) -> Result<()> {
     // One in the foreground has ended by now.
     let other = dir.running("loligo").is_some_and(|pid| pid != std::process::id());
     let runs = other || !alive(&dir, &d).is_empty();
+    if args.fs && runs {
+        start_fs(&dir, args)?;
+    }
     if args.s3 && runs {
         start_s3(&dir, &d, args)?;
     }
@@ -39,6 +42,14 @@ pub fn up(args: &UpArgs) -> Result<()> {
 
 fn start_s3(dir: &ClusterDir, d: &Description, args: &UpArgs) -> Result<()> {
     up_s3::start(dir, d, args, |words| spawn(dir, up_s3::NAME, words))
+}
+
+/// Makes the file system if there is none, and has a metadata server run.
+fn start_fs(dir: &ClusterDir, args: &UpArgs) -> Result<()> {
+    up_fs::start(dir, Duration::from_secs(args.timeout), |name| match dir.running("loligo") {
+        Some(pid) => signal(pid, Signal::HUP),
+        None => spawn(dir, &format!("mds.{name}"), &["mds", "--id", name]).map(drop),
+    })
 }
 
 fn bring_up(args: &UpArgs) -> Result<()> {
@@ -398,6 +409,9 @@ fn report_when_healthy(dir: &ClusterDir, d: &Description, args: &UpArgs) {
         let outcome = report(&dir, &d, None, Vec::new(), &[]).and_then(|_| {
             print_next(&dir);
             grow(&dir, &d, &args)?;
+            if args.fs {
+                start_fs(&dir, &args)?;
+            }
             if args.s3 {
                 start_s3(&dir, &d, &args)?;
             }

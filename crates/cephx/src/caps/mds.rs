@@ -3,7 +3,9 @@
 //! Source: src/mds/MDSAuthCaps.cc.
 
 use super::CapError;
-use super::rule::Network;
+use types::EntityAddr;
+
+use super::rule::{Network, applies};
 use super::scan::{SPACE_ASCII, SPACE_PLAIN, Scan, is_word};
 use crate::entity_auth::CapsInfo;
 
@@ -101,6 +103,11 @@ impl MdsCap {
 }
 
 impl MdsGrant {
+    /// Whether it is for clients at this address.
+    pub fn is_for(&self, addr: &EntityAddr) -> bool {
+        applies(self.network.as_ref(), addr)
+    }
+
     /// Whether `path` (without a leading `/`) lies at or below the grant's. Source: MDSCapMatch::match_path.
     pub fn covers(&self, path: &str) -> bool {
         match path.strip_prefix(self.path.as_str()) {

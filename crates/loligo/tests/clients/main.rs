@@ -28,6 +28,7 @@ mod managers_act;
 mod managers_alike;
 mod managers_progress;
 mod managers_switch;
+mod mds;
 mod on_ceph;
 mod posix;
 mod quorum;
