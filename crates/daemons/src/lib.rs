@@ -9,6 +9,7 @@ pub mod mon;
 
 mod device_threads;
 mod devices;
+mod disks;
 mod ear;
 mod failure;
 pub mod images;

@@ -26,6 +26,7 @@ use types::{AddrVec, ConnId, EntityAddr, EntityName, EntityType, Fsid, OsdId};
 use crate::admin_socket::{self, AdminSocketAt, Commands};
 use crate::device_threads::{Readers, spawn_worker};
 use crate::devices::{Devices, Medium};
+use crate::disks::Disks;
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure, Lasting};
 use crate::listen::ListenAt;
@@ -128,7 +129,9 @@ impl Osd {
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
         let nonce = crate::nonce::of_life(std::process::id(), settings.id.0, settings.life);
-        let addrs = settings.listen.bind_all(&messenger, nonce).await?;
+        let mut addrs = settings.listen.bind_all(&messenger, nonce).await?;
+        let disks = Disks::below(&settings.block);
+        addrs.host.extend(disks.metadata());
         let own = OwnAddrs {
             cluster: addrs.cluster.clone(),
             heartbeat_front: addrs.heartbeat_front.clone(),
@@ -148,6 +151,7 @@ impl Osd {
             plant: shell.plant.clone(),
             twin: Twin::Unknown,
             numa: Some(numa),
+            disks,
             shell: Arc::downgrade(&shell),
             commits: commits(&devices, &shell, settings.only_daemon)?,
             checkpoints: spawn_worker("osd-checkpoint", &devices.checkpoints, &shell, |job, dev| {
@@ -357,6 +361,7 @@ struct OsdMachine {
     twin: Twin,
     /// Until the monitors' options are known.
     numa: Option<NumaOf>,
+    disks: Disks,
     shell: Weak<Shell>,
     commits: Committer,
     checkpoints: mpsc::Sender<Checkpoint>,
@@ -666,6 +671,7 @@ impl OsdMachine {
                     let _ = answer.send(reply);
                 }
             }
+            Output::AskDisks { id, question } => self.ask_disks(id, question),
             Output::HoldClients(hold) => self.messenger.gate().hold(hold),
             Output::HoldClient { conn, hold } => self.messenger.hold(conn, hold),
             Output::Commit => self.commit_wanted = true,
@@ -683,6 +689,15 @@ impl OsdMachine {
                 }
             }
         }
+    }
+
+    /// Programs that ask disks take seconds: no thread that serves others waits for them.
+    fn ask_disks(&self, id: u64, question: pg::DiskQuestion) {
+        let (shell, disks) = (Weak::clone(&self.shell), self.disks.clone());
+        self.messenger.runtime().spawn_blocking(move || {
+            let told = disks.answer(&question);
+            let _ = within(&shell, |shell| shell.submit(Event::Core(Input::DisksTold { id, told }.into())));
+        });
     }
 
     /// Has a thread read for the core.

@@ -95,6 +95,11 @@ pub enum Input {
         tid: u64,
         cmd: String,
     },
+    /// The answer to the `Output::AskDisks` of that number.
+    DisksTold {
+        id: u64,
+        told: serde_json::Value,
+    },
     /// Stop cleanly: `Output::Stopped` follows when the last transaction is durable.
     Shutdown,
 }
@@ -128,6 +133,11 @@ pub enum Output {
     AdminReply {
         tid: u64,
         reply: admin::Reply,
+    },
+    /// To be answered by an `Input::DisksTold` of the same number, without holding anything else up.
+    AskDisks {
+        id: u64,
+        question: DiskQuestion,
     },
     /// Read nothing more from clients until this comes with `false`; other daemons are not held back.
     HoldClients(bool),
@@ -171,6 +181,15 @@ pub enum Output {
     Fatal(FatalReason),
     /// After `Input::Shutdown`: everything is on stable media.
     Stopped,
+}
+
+/// What is asked of the disks below this OSD.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskQuestion {
+    /// Which they are: a list of objects with `device` and `device_id`.
+    List,
+    /// What they tell of their health, by id; of one of them alone where `of` names it. Each has so long.
+    Smart { of: Option<String>, within: std::time::Duration },
 }
 
 /// Which network a heartbeat uses: the cluster's, or the one that clients use.

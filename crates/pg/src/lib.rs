@@ -38,7 +38,7 @@ pub use dirty::Dirty;
 pub use entry::{DupEntry, EntryKind, LogEntry, OpReturn};
 pub use info::{PgHistory, PgInfo, PgSums};
 pub use interval::{Interval, IntervalKey, Members, PastIntervals};
-pub use io::{BootAddrs, FatalReason, HeartbeatNet, Input, LogLevel, Output, PeerInfo};
+pub use io::{BootAddrs, DiskQuestion, FatalReason, HeartbeatNet, Input, LogLevel, Output, PeerInfo};
 pub use log::{PgLog, Recorded, Trimmed};
 pub use merge::{LogPart, MergeError, Merged, MergedShards};
 pub use missing::{Missing, MissingItem};

@@ -4,6 +4,7 @@
 
 mod contain;
 mod device;
+mod disks;
 mod lanes;
 mod local;
 pub mod net;
@@ -17,6 +18,7 @@ mod twin;
 
 pub use contain::{contained, contained_async, end_on_other_panics};
 pub use device::{FileDevice, drop_cache, keep_name};
+pub use disks::{Disk, disk_metadata};
 pub use local::{Asked, LocalHandler, LocalSocket};
 pub use numa::{HostFiles, NumaPlace, NumaWish};
 pub use outside::{Clock, OsEntropy};

@@ -16,11 +16,14 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 pub struct HostFiles {
     pub sys: PathBuf,
     pub proc: PathBuf,
+    /// Where udev keeps what it knows of devices.
+    pub udev: PathBuf,
+    pub dev: PathBuf,
 }
 
 impl Default for HostFiles {
     fn default() -> Self {
-        Self { sys: "/sys".into(), proc: "/proc".into() }
+        Self { sys: "/sys".into(), proc: "/proc".into(), udev: "/run/udev/data".into(), dev: "/dev".into() }
     }
 }
 
@@ -124,7 +127,7 @@ impl HostFiles {
     }
 
     /// The name of a whole disk by the number of it or of a part of it.
-    fn disk(&self, major: u32, minor: u32) -> Option<String> {
+    pub(crate) fn disk(&self, major: u32, minor: u32) -> Option<String> {
         let folder = self.sys.join(format!("dev/block/{major}:{minor}")).canonicalize().ok()?;
         let whole = if folder.join("partition").exists() { folder.parent()? } else { &folder };
         Some(whole.file_name()?.to_string_lossy().into_owned())
@@ -276,7 +279,7 @@ mod tests {
         std::fs::write(proc.join("net/route"), route).expect("written");
         let inet6 = "fd000000000000000000000000000007 02 40 00 80 eth1\n";
         std::fs::write(proc.join("net/if_inet6"), inet6).expect("written");
-        HostFiles { sys, proc }
+        HostFiles { sys, proc, ..HostFiles::default() }
     }
 
     const AUTO: NumaWish = NumaWish { node: -1, auto: true };

@@ -297,8 +297,9 @@ impl World {
             Output::Again { at_leisure } => self.plan_slice(osd, at_leisure),
             Output::CloseConn { conn } => self.net.close(self.now, conn, End::Target),
             Output::DropOsd { osd: to } => self.drop_osd(osd, to.0),
-            // Nobody asks over an admin socket.
-            Output::MapChanged | Output::Stopped | Output::AdminReply { .. } => {}
+            // Nobody asks over an admin socket, nor for disks.
+            Output::MapChanged | Output::Stopped => {}
+            Output::AdminReply { .. } | Output::AskDisks { .. } => {}
             Output::HoldClients(hold) => self.hold_clients(osd, None, hold),
             Output::HoldClient { conn, hold } => self.hold_clients(osd, Some(conn), hold),
             Output::Up => self.say(|| format!("osd.{osd} is up")),

@@ -106,6 +106,7 @@ pub struct OsdCore {
     merge_waits: BTreeMap<PgId, Duration>,
     /// `ceph tell osd.N bench` is running.
     bench: Option<command::bench::Bench>,
+    disk_questions: command::disks::DiskQuestions,
 }
 
 impl OsdCore {
@@ -155,6 +156,7 @@ impl OsdCore {
             tell_clients: None,
             merge_waits: BTreeMap::new(),
             bench: None,
+            disk_questions: command::disks::DiskQuestions::default(),
         };
         core.apply_values();
         core.load_pgs()?;
@@ -307,6 +309,7 @@ impl OsdCore {
             }
             Input::Config(options) => self.config_from_mon(options),
             Input::AdminCommand { tid, cmd } => self.admin_command(tid, &[cmd]),
+            Input::DisksTold { id, told } => self.disks_told(id, &told),
             Input::Shutdown => self.shutdown(),
         }
     }

@@ -7,9 +7,9 @@ use codec::Decode;
 use messages::Message;
 use messages::mgr::{MMgrConfigure, MMgrReport};
 use messages::osd::{MOsdFailure, MOsdPing};
-use pg::{Input, pg_state};
+use pg::{DiskQuestion, Input, pg_state};
 use serde_json::{Value, json};
-use types::Epoch;
+use types::{Epoch, Errno};
 
 use crate::sim::{CLIENT, MON, Sim};
 
@@ -501,4 +501,43 @@ fn a_map_whose_checksum_is_wrong_is_replaced_by_the_monitors() {
     s.client.write(&map, pool, "o", vec![1]);
     s.settle();
     s.check_copies();
+}
+
+/// The shell knows the disks: it is asked without holding anything else up, and by few at a time.
+#[test]
+fn the_disks_are_asked_by_the_shell() {
+    let mut s = up(1, 5);
+    let ask = |s: &mut Sim, cmd: Value| s.input(0, Input::AdminCommand { tid: 7, cmd: cmd.to_string() });
+    let answered = |s: &mut Sim| {
+        let reply = s.nodes[0].admin_replies.pop()?;
+        Some((reply.code, serde_json::from_slice(&reply.data).unwrap_or(Value::Null)))
+    };
+    ask(&mut s, json!({ "prefix": "list_devices" }));
+    ask(&mut s, json!({ "prefix": "smart", "devid": "WD_1" }));
+    assert_eq!(answered(&mut s), None, "the shell has not told anything");
+    let asked = std::mem::take(&mut s.nodes[0].disk_questions);
+    let smart = DiskQuestion::Smart { of: Some("WD_1".to_owned()), within: Duration::from_secs(5) };
+    assert_eq!(asked.iter().map(|(_, q)| q.clone()).collect::<Vec<_>>(), [DiskQuestion::List, smart]);
+    for (id, question) in asked.into_iter().rev() {
+        let told = match question {
+            DiskQuestion::List => json!([{ "device": "/dev/sda", "device_id": "WD_1" }]),
+            DiskQuestion::Smart { .. } => json!({ "WD_1": { "smart_status": { "passed": true } } }),
+        };
+        s.input(0, Input::DisksTold { id, told: told.clone() });
+        assert_eq!(answered(&mut s), Some((0, told.clone())));
+        s.input(0, Input::DisksTold { id, told });
+        assert_eq!(answered(&mut s), None, "once");
+    }
+    for _ in 0..4 {
+        ask(&mut s, json!({ "prefix": "smart" }));
+        assert_eq!(answered(&mut s), None);
+    }
+    ask(&mut s, json!({ "prefix": "smart" }));
+    assert_eq!(answered(&mut s), Some((-Errno::EBUSY.0, Value::Null)));
+    let (id, question) = s.nodes[0].disk_questions.pop().expect("a question");
+    assert_eq!(question, DiskQuestion::Smart { of: None, within: Duration::from_secs(5) });
+    s.input(0, Input::DisksTold { id, told: json!({}) });
+    assert_eq!(answered(&mut s), Some((0, json!({}))));
+    ask(&mut s, json!({ "prefix": "list_devices" }));
+    assert_eq!((answered(&mut s), s.nodes[0].disk_questions.len()), (None, 4));
 }

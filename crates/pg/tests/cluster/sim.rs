@@ -26,6 +26,7 @@ pub struct Node {
     /// What it told the manager and the admin socket.
     pub told_mgr: Vec<Message>,
     pub admin_replies: Vec<admin::Reply>,
+    pub disk_questions: Vec<(u64, pg::DiskQuestion)>,
     /// Lines for the cluster log.
     pub log: Vec<String>,
     /// Whether the client has to wait, and how often it had to.
@@ -97,6 +98,7 @@ impl Sim {
                 fatal: None,
                 told_mgr: vec![],
                 admin_replies: vec![],
+                disk_questions: vec![],
                 log: vec![],
                 holds_clients: (false, 0),
                 again: false,
@@ -252,6 +254,9 @@ impl Sim {
                 Output::Again { .. } => self.nodes[osd as usize].again = true,
                 Output::CloseConn { conn } => self.nodes[osd as usize].closed.push(conn.0 as i32),
                 Output::AdminReply { reply, .. } => self.nodes[osd as usize].admin_replies.push(reply),
+                Output::AskDisks { id, question } => {
+                    self.nodes[osd as usize].disk_questions.push((id, question));
+                }
                 Output::Commit => self.nodes[osd as usize].commit_wanted = true,
                 Output::DropOsd { osd: to } => {
                     self.links.remove(&(osd, to.0));

@@ -1,6 +1,7 @@
 //! Commands to this daemon: `ceph tell osd.N ...`, and through its admin socket.
 
 pub(super) mod bench;
+pub(super) mod disks;
 mod ops;
 mod table;
 
@@ -66,6 +67,9 @@ impl OsdCore {
                 _ => Map::new(),
             };
             return self.bench(conn, tid, &args).err().map(|(e, why)| Reply::error(e, why));
+        }
+        if matches!(request.prefix.as_str(), "smart" | "list_devices") {
+            return self.ask_disks(conn, tid, request).err();
         }
         let json = |value: &Value| Reply::json(request.format, value);
         Some(match self.answer(&request) {

@@ -39,6 +39,7 @@ pub(super) const COMMANDS: &[Described] = &[
     described_as("flush_pg_stats", "flush pg stats"),
     described_as("get_latest_osdmap", "force osd to update the latest map from the mon"),
     described_as("get_mapped_pools", "dump pools whose PG(s) are mapped to this OSD."),
+    described_as("list_devices", "list OSD devices."),
     described_as(
         "list_unfound name=pgid,type=CephPgid,req=false name=offset,type=CephString,req=false",
         "list unfound objects on this pg, perhaps starting at an offset given in JSON",
@@ -62,5 +63,6 @@ pub(super) const COMMANDS: &[Described] = &[
     ),
     described_as("query name=pgid,type=CephPgid,req=false", "show details of a specific pg"),
     described_as("send_beacon", "send OSD beacon to mon immediately"),
+    described_as("smart name=devid,type=CephString,req=false", "probe OSD devices for SMART data."),
     described_as("status", "high-level status of OSD"),
 ];
