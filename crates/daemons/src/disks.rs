@@ -36,6 +36,10 @@ impl Disks {
         Self { host: HostFiles::default(), below: path.to_owned(), smartctl, nvme }
     }
 
+    pub fn host(&self) -> &HostFiles {
+        &self.host
+    }
+
     /// For `ceph osd metadata`.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         runtime::disk_metadata(&self.host.disks_below(&self.below))

@@ -427,6 +427,7 @@ impl OsdMachine {
             Event::Core(input) => {
                 if matches!(*input, Input::Tick) {
                     self.peers.reach_mgr();
+                    self.core.set_load(self.host_load());
                     let now = self.clock.now();
                     let step = self.startup.tick(now.mono);
                     if let Some(connected) = self.start_step(step) {
@@ -689,6 +690,13 @@ impl OsdMachine {
                 }
             }
         }
+    }
+
+    /// The host's load in the last minute, in hundredths; 0 where the kernel does not say.
+    fn host_load(&self) -> u64 {
+        let text = std::fs::read_to_string(self.disks.host().proc.join("loadavg")).unwrap_or_default();
+        let load = text.split(' ').next().and_then(|word| word.parse::<f64>().ok());
+        load.map_or(0, |load| (load * 100.0) as u64)
     }
 
     /// Programs that ask disks take seconds: no thread that serves others waits for them.

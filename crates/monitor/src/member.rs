@@ -402,6 +402,7 @@ impl Member {
             monitors: u32::try_from(monmap.mons.len()).unwrap_or(u32::MAX),
             members,
             term: self.view.term,
+            calls: self.view.calls,
             skews: differs
                 .map(|(name, s)| ClockSkew {
                     name: name.clone(),

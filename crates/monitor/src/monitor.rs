@@ -565,6 +565,8 @@ impl Monitor {
             return Err(Suspicion::Size(data.len()));
         }
         self.proposals = number;
+        self.counters.begun += 1;
+        self.counters.begun_bytes += data.len() as u64;
         self.in_flight = Some(InFlight { number, answers });
         out.push(Output::Propose { data });
         Ok(())
@@ -576,6 +578,7 @@ impl Monitor {
         }
         assert_eq!(index, self.index + 1, "log entries come without gaps");
         self.index = index;
+        self.counters.committed += 1;
         let before = self.state.osds.newest();
         let forms = self.state.auth.forms;
         let manager = self.manager_at();
@@ -634,6 +637,7 @@ impl Monitor {
         let before = self.state.osds.newest();
         self.index = index;
         self.snapshot_index = index;
+        self.counters.installed += 1;
         self.state = state;
         self.renew_sessions(None, out);
         self.osdmap_changed(now, before);

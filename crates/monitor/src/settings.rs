@@ -139,6 +139,8 @@ pub struct QuorumView {
     pub term: u64,
     /// Monitors whose clocks differ from the leader's.
     pub skews: Vec<ClockSkew>,
+    /// How often this process has called for an election.
+    pub calls: u64,
 }
 
 /// A monitor whose wall clock differs from the leader's.
@@ -151,7 +153,7 @@ pub struct ClockSkew {
 
 impl QuorumView {
     pub fn alone() -> Self {
-        Self { rank: 0, leader: Some(0), monitors: 1, members: vec![0], term: 1, skews: Vec::new() }
+        Self { rank: 0, leader: Some(0), monitors: 1, members: vec![0], term: 1, skews: Vec::new(), calls: 0 }
     }
 
     /// What the slowest clock of the quorum shows when the leader's shows `wall`.
@@ -169,7 +171,7 @@ impl QuorumView {
 
     /// Nobody leads, as far as we know.
     pub fn electing(rank: u32, monitors: u32) -> Self {
-        Self { rank, leader: None, monitors, members: Vec::new(), term: 0, skews: Vec::new() }
+        Self { rank, leader: None, monitors, members: Vec::new(), term: 0, skews: Vec::new(), calls: 0 }
     }
 
     pub fn is_leader(&self) -> bool {

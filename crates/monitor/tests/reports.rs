@@ -63,6 +63,7 @@ fn the_manager_hears_of_a_monitors_counters() {
     let first = reports(&mut w);
     let paths: Vec<&str> = first[0].declare_types.iter().map(|t| t.path.as_str()).collect();
     let mon = [
+        "election_call",
         "election_lose",
         "election_win",
         "log_index",
@@ -70,9 +71,13 @@ fn the_manager_hears_of_a_monitors_counters() {
         "num_sessions",
         "session_add",
         "session_rm",
+        "session_trim",
     ];
-    assert_eq!(paths, mon.map(|name| format!("mon.{name}")));
-    assert_eq!(first[0].packed.len(), 6 + 8 * mon.len());
+    let paxos = ["begin", "commit", "loligo_begin_bytes", "refresh", "start_leader", "start_peon"];
+    let all = mon.map(|name| format!("mon.{name}")).into_iter();
+    let all: Vec<String> = all.chain(paxos.map(|name| format!("paxos.{name}"))).collect();
+    assert_eq!(paths, all);
+    assert_eq!(first[0].packed.len(), 6 + 8 * all.len());
     tick(&mut w, Duration::from_secs(4));
     assert_eq!(reports(&mut w), []);
     tick(&mut w, Duration::from_secs(1));
@@ -163,10 +168,15 @@ fn a_workload_moves_every_counter() {
     let mut view = w.mon.quorum().clone();
     (view.monitors, view.members) = (2, vec![0, 1]);
     for leader in [1, 0] {
-        (view.term, view.leader) = (view.term + 1, Some(leader));
+        (view.term, view.leader, view.calls) = (view.term + 1, Some(leader), view.calls + 1);
         w.input(Input::Quorum(view.clone()));
         gather(&mut w, &mut moved);
     }
+    // Nobody leads for too long: clients find another monitor.
+    (view.term, view.leader) = (view.term + 1, None);
+    w.input(Input::Quorum(view));
+    (0..20).for_each(|_| tick(&mut w, Duration::from_secs(5)));
+    gather(&mut w, &mut moved);
     let still: Vec<&String> = begin.keys().filter(|name| !moved.contains(*name)).collect();
     assert!(still.is_empty(), "nothing moves {still:?}");
     assert!(begin.len() > 25, "both loggers: {begin:?}");

@@ -25,6 +25,7 @@ impl Raft {
             let join = Body::Join { name: self.name.clone() };
             return out.push(Output::Send(self.to(MemberId::NONE, join)));
         }
+        self.calls += 1;
         if self.alone() || types::is_planted!(self.tuning.planted, Disturb) {
             return self.stand(now, out);
         }

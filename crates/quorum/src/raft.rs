@@ -126,6 +126,8 @@ pub struct View {
     pub active: Vec<(String, PeerStatus)>,
     /// Whether we are a member at all.
     pub member: bool,
+    /// How often this process has called for an election.
+    pub calls: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -168,6 +170,8 @@ pub struct Raft {
     term_seq: u64,
     /// A snapshot's state that this member is putting together from parts.
     pub(crate) receiving: Option<Receiving>,
+    /// How often this process has called for an election.
+    pub(crate) calls: u64,
 }
 
 impl Raft {
@@ -211,6 +215,7 @@ impl Raft {
             names: BTreeSet::new(),
             view: View::default(),
             term_seq: 0,
+            calls: 0,
             receiving: None,
             tuning,
             entropy,
@@ -613,6 +618,7 @@ impl Raft {
         told.term == self.hard.term
             && told.is_leader == self.serves()
             && told.member == self.is_member()
+            && told.calls == self.calls
             && told.leader.as_deref() == self.leader_name()
             && told.active.iter().map(|(name, s)| (name.as_str(), *s)).eq(self.named_active())
     }
@@ -624,6 +630,7 @@ impl Raft {
             is_leader: self.serves(),
             active: self.named_active().map(|(name, s)| (name.to_owned(), s)).collect(),
             member: self.is_member(),
+            calls: self.calls,
         }
     }
 

@@ -157,15 +157,18 @@ impl Monitor {
     }
 
     /// Clients of a monitor without a quorum find another one.
+    ///
+    /// Source: the tick of a monitor out of quorum in src/mon/Monitor.cc.
     pub(crate) fn leave_clients(&mut self, now: Now, out: &mut Vec<Output>) {
         let quorum = &self.settings.quorum;
         if quorum.leader.is_some() || now.mono < self.settings.quorum_since + LEAVE_AFTER {
             return;
         }
         let client = |s: &Session| s.stage == Stage::Open && !s.adopted && s.name.kind != EntityType::Mon;
-        out.extend(
-            self.sessions.iter().filter(|(_, s)| client(s)).map(|(conn, _)| Output::Close { conn: *conn }),
-        );
+        let left = self.sessions.iter().filter(|(_, s)| client(s)).map(|(conn, _)| *conn);
+        let before = out.len();
+        out.extend(left.map(|conn| Output::Close { conn }));
+        self.counters.sessions_trimmed += (out.len() - before) as u64;
     }
 
     /// Another member's client.

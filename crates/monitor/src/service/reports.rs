@@ -23,10 +23,18 @@ use crate::state::PgDigest;
 pub(crate) struct Counters {
     pub sessions_opened: u64,
     pub sessions_closed: u64,
+    /// Those of clients that were sent to other monitors.
+    pub sessions_trimmed: u64,
     /// Elections that this monitor has seen the end of.
     pub elections: u64,
     pub won: u64,
     pub lost: u64,
+    /// Entries that this monitor proposed to the log, and their bytes.
+    pub begun: u64,
+    pub begun_bytes: u64,
+    /// Entries that it has applied, and whole states that it took from others.
+    pub committed: u64,
+    pub installed: u64,
     /// Messages that only daemons send, from a key that does not allow them.
     pub not_allowed: u64,
     /// Beacons and reports of managers that were not taken, and sums of pools that were cut to what can be.
@@ -109,8 +117,16 @@ impl Monitor {
             .headed("sadd", priority::INTERESTING)
             .with("session_rm", "sessions closed", Count::Total(c.sessions_closed))
             .headed("srm", priority::INTERESTING)
+            .with("session_trim", "sessions left to other monitors", Count::Total(c.sessions_trimmed))
+            .headed("strm", priority::USEFUL)
             .with("num_elections", "elections seen", Count::Total(c.elections))
             .headed("ecnt", priority::USEFUL)
+            .with(
+                "election_call",
+                "elections that this monitor called for",
+                Count::Total(self.settings.quorum.calls),
+            )
+            .headed("estt", priority::INTERESTING)
             .with("election_win", "elections won", Count::Total(c.won))
             .headed("ewon", priority::INTERESTING)
             .with("election_lose", "elections lost", Count::Total(c.lost))
@@ -132,7 +148,22 @@ impl Monitor {
             )
             .with("log_index", "entries of the replicated log", Count::Gauge(self.index()))
             .headed("log", priority::USEFUL);
-        vec![mon, self.cluster_logger()]
+        vec![mon, self.paxos_logger(), self.cluster_logger()]
+    }
+
+    /// The replicated log, which is Raft's here: what is counted is the same.
+    ///
+    /// Source: Paxos::init_logger in src/mon/Paxos.cc.
+    fn paxos_logger(&self) -> Logger {
+        let c = &self.counters;
+        Logger::new("paxos")
+            .usually(priority::USEFUL)
+            .with("start_leader", "times that this monitor began to lead", Count::Total(c.won))
+            .with("start_peon", "times that it began to follow", Count::Total(c.lost))
+            .with("begin", "entries that it proposed", Count::Total(c.begun))
+            .with("loligo_begin_bytes", "their bytes", Count::TotalBytes(c.begun_bytes))
+            .with("commit", "entries committed", Count::Total(c.committed))
+            .with("refresh", "states applied", Count::Total(c.committed + c.installed))
     }
 
     /// Source: the cluster logger in src/mon/Monitor.cc, MgrStatMonitor::update_logger.

@@ -117,6 +117,12 @@ pub(crate) struct OpCounters {
     pub push_messages: u64,
     /// Their data, omap and attributes.
     pub push_bytes: u64,
+    /// Requests for objects, and messages with objects, that came from other OSDs, and the bytes in these.
+    pub pulls_taken: u64,
+    pub pushes_taken: u64,
+    pub push_in_bytes: u64,
+    /// The load of the host in the last minute, in hundredths.
+    pub load: u64,
     /// Objects whose recovery was begun by a primary here, and the bytes that came and went for it.
     pub recoveries: u64,
     pub recovery_bytes: u64,
@@ -180,6 +186,11 @@ impl OsdCore {
         [&c.reads, &c.writes, &c.rws].into_iter().any(|r| r.count != r.told)
     }
 
+    /// What the shell knows of the host's load: that of the last minute, in hundredths.
+    pub fn set_load(&mut self, hundredths: u64) {
+        self.shared.counters.load = hundredths;
+    }
+
     /// A batch of inputs is through, answers included, at `mono` (monotonic, as in `Now`).
     pub fn batch_done(&mut self, mono: Duration) {
         let cx = &mut self.shared;
@@ -223,7 +234,9 @@ impl OsdCore {
         }
         let strays = self.pgs.len() as u64 - primaries - replicas;
         let peers = self.heartbeats.peers().len() as u64;
-        osd.with("numpg", "PGs here", Count::Gauge(self.pgs.len() as u64))
+        let load = Count::Gauge(cx.counters.load);
+        osd.with("loadavg", "load of the host in the last minute, in hundredths", load)
+            .with("numpg", "PGs here", Count::Gauge(self.pgs.len() as u64))
             .headed("pgs", priority::USEFUL)
             .with("numpg_primary", "PGs led from here", Count::Gauge(primaries))
             .with("numpg_replica", "PGs led from elsewhere", Count::Gauge(replicas))
@@ -329,6 +342,9 @@ fn with_peers(osd: Logger, c: &OpCounters) -> Logger {
         .with("subop_w", "writes for other OSDs", Count::Total(c.rep_ops.count))
         .with("subop_w_in_bytes", "their bytes", Count::TotalBytes(c.rep_op_bytes))
         .with("subop_w_latency", "time until they were durable", c.rep_ops.count())
+        .with("subop_pull", "requests of other OSDs for objects", Count::Total(c.pulls_taken))
+        .with("subop_push", "messages of other OSDs with objects", Count::Total(c.pushes_taken))
+        .with("subop_push_in_bytes", "their data, omap and attributes", Count::TotalBytes(c.push_in_bytes))
         .with("pull", "objects asked for in recovery", Count::Total(c.pulls))
         .with("push", "objects sent in recovery", Count::Total(c.pushes))
         .with("push_messages", "messages that they went in", Count::Total(c.push_messages))

@@ -22,6 +22,7 @@ use crate::io::{HeartbeatNet, LogLevel, Output};
 use crate::peer::{PgBody, PgMessage, RepAck};
 use crate::pg::room::Taken;
 use crate::pg::{ClientOp, Pg};
+use crate::push::ObjectPush;
 use crate::range::pg_range;
 
 /// A message that waits for the map of `epoch`.
@@ -446,7 +447,11 @@ pub(super) fn deliver_to_pg(pg: &mut Pg, from: PgShard, msg: PgMessage, cx: &mut
     let PgMessage { pgid, from: shard, epoch, interval, body } = msg;
     let taken = match body {
         PgBody::RepOp(op) => pg.handle_rep_op(from, interval, op, cx),
-        PgBody::Push(pushes) => pg.handle_push(from, interval, pushes, cx),
+        PgBody::Push(pushes) => {
+            cx.counters.pushes_taken += 1;
+            cx.counters.push_in_bytes += pushes.iter().map(ObjectPush::bytes).sum::<u64>();
+            pg.handle_push(from, interval, pushes, cx)
+        }
         body => return deliver_other(pg, from, interval, asked_now, body, cx),
     };
     if let Taken::NoRoom(body) | Taken::OnDevice(body) = taken {
@@ -473,7 +478,10 @@ fn deliver_other(
         PgBody::History { history } => pg.handle_history(from, &history, cx),
         PgBody::CopyRead(ask) => pg.copy_read(from, interval, *ask, cx),
         PgBody::ShardRead(ask) => pg.handle_shard_read(from, interval, ask, cx),
-        PgBody::Pull { wants } => pg.handle_pull(from, interval, wants, cx),
+        PgBody::Pull { wants } => {
+            cx.counters.pulls_taken += 1;
+            pg.handle_pull(from, interval, wants, cx)
+        }
         PgBody::BackfillRange { begin, end, objects } => {
             pg.handle_backfill_range(from, interval, &begin, end, objects, cx);
         }

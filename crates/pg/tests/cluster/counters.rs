@@ -203,6 +203,9 @@ fn a_workload_moves_every_counter() {
     (0..3).for_each(|seed| stale_shard(seed, &mut moved));
     old_tickets(&mut moved);
     let (mut s, _) = cluster(1, 1, 1, 1, 1);
+    s.nodes[0].core.as_mut().expect("it runs").set_load(150);
+    gather(&mut s, &mut moved);
+    let (mut s, _) = cluster(1, 1, 1, 1, 1);
     let mut declared = BTreeSet::new();
     for prefix in ["perf schema", "perf histogram schema"] {
         let told = ask(&mut s, 0, json!({ "prefix": prefix }));
