@@ -192,7 +192,7 @@ fn what_cephs_manager_finished_is_shown_until_it_is_cleared() {
     };
     let shown: Value = serde_json::from_str(&said(&mut w, "progress json")).expect("JSON");
     assert_eq!(shown, json!({ "completed": [event], "events": [] }));
-    assert!(said(&mut w, "progress").starts_with("\n[Complete]: Global Recovery Event ("));
+    assert!(said(&mut w, "progress").starts_with("[Complete]: Global Recovery Event ("));
     let (asked, _) = run(&mut w, json!({ "prefix": "progress clear" }), "");
     assert!(asked[0].1.cmd[0].contains("config-key set") && asked[0].1.input.starts_with(b"{"));
     assert_eq!(monitors_answer(&mut w, &asked).map(|r| (r.result, r.status)), Some((0, String::new())));

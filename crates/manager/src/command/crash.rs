@@ -77,14 +77,14 @@ fn not_found(id: &str) -> Reply {
 fn info(ctx: &mut Ctx<'_>) -> Reply {
     let id = ctx.args.text_or_empty("id");
     match ctx.crashes.all.get(id) {
-        // With sorted keys, and no newline behind.
+        // With sorted keys.
         Some(crash) => Reply::text(pretty(&sorted(crash))),
         None => not_found(id),
     }
 }
 
 fn pretty(value: &Value) -> String {
-    monitor::command::json_text(Format::JsonPretty, value).trim_end().to_owned()
+    monitor::command::json_text(Format::JsonPretty, value)
 }
 
 /// The same object with its keys in order.

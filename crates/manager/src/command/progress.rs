@@ -2,13 +2,14 @@
 //!
 //! Source: Module.handle_command in src/pybind/mgr/progress/module.py.
 
-use monitor::command::{Format, Reply};
+use monitor::command::Reply;
 use serde_json::json;
 
 use crate::command::{Command, Ctx, Module};
 use crate::mon_commands::MonRequest;
 use crate::outcome::Then;
 use crate::progress::{self, Progress};
+use crate::rbd::text;
 
 const MODULE: Module = Module("progress");
 
@@ -20,7 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
         }
     }),
     MODULE.command("progress json", "Show machine readable progress information", "r", |ctx| {
-        Reply::json(Format::JsonPretty, &ctx.progress.json(ctx.now.wall))
+        text::answer(text::python_sorted(&ctx.progress.json(ctx.now.wall)))
     }),
     MODULE.command("progress clear", "Reset progress tracking", "rw", clear),
     MODULE.command("progress on", "Enable progress tracking", "rw", |ctx| switch(ctx, true)),

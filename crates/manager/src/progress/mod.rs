@@ -355,7 +355,8 @@ impl Progress {
             let started = event.get("started_at").and_then(Value::as_f64);
             // Ceph counts on after the end.
             let elapsed_s = started.map_or(0.0, |s| (event::seconds(now) - s).clamp(0.0, 1e10));
-            out += if i == 0 { "\n" } else { "" };
+            // Ceph's manager takes the empty line off where nothing is in front of it.
+            out += if i == 0 && !out.is_empty() { "\n" } else { "" };
             out += &format!("[{how}]: {}\n", event::two_lines(message, elapsed_s, 1.0, None, 4));
         }
         out
@@ -456,7 +457,7 @@ mod tests {
         let p = stored(&[event("Global Recovery Event"), failed], 2);
         let bar = "=".repeat(28);
         let want = format!(
-            "\n[Complete]: Global Recovery Event (4m)\n    [{bar}] \n[Failed]: Rebalancing after osd.1 marked in \
+            "[Complete]: Global Recovery Event (4m)\n    [{bar}] \n[Failed]: Rebalancing after osd.1 marked in \
              (4m)\n    [{bar}] \n"
         );
         assert_eq!(p.text(Utime::new(1_290, 0)), want);
