@@ -217,6 +217,41 @@ fn nobody_reports_in_the_name_of_another() {
     assert_eq!((warnings(&mut w).len(), refused(&mut w)), (0, 3));
 }
 
+/// What a daemon declares piece by piece has the same bound.
+#[test]
+fn counters_without_end_are_refused() {
+    let mut w = world();
+    for step in 0..20 {
+        let new = (0..512).map(|i| declared(&format!("x.{:05}", step * 512 + i), TOTAL)).collect();
+        w.message(osd_conn(0), report(0, new, &vec![step as u64; (step + 1) * 512]));
+        let kept = counters(&mut w, "osd.0")["x"].as_object().map_or(0, |all| all.len());
+        assert_eq!(kept, if step < 8 { (step + 1) * 512 } else { 0 }, "{step}");
+    }
+    let said = warnings(&mut w);
+    assert!(said.len() == 1 && said[0].contains("too many"), "{said:?}");
+}
+
+/// Two processes with one daemon's key.
+#[test]
+fn of_two_daemons_of_one_name_the_later_one_counts() {
+    let mut w = world();
+    w.message(osd_conn(0), report(0, vec![declared("osd.op", TOTAL)], &[7]));
+    let later = ConnId(500);
+    w.input(Input::Connected { conn: later, peer: peer(EntityType::Osd, 0, "allow profile osd") });
+    w.message(later, MMgrOpen { daemon_name: "0".to_owned(), ..MMgrOpen::default() });
+    w.message(later, report(0, vec![declared("osd.op", TOTAL)], &[1]));
+    w.out.clear();
+    for _ in 0..3 {
+        w.message(osd_conn(0), report(0, vec![], &[8]));
+    }
+    assert_eq!(counters(&mut w, "osd.0"), json!({ "osd": { "op": 1 } }));
+    assert_eq!((refused(&mut w), warnings(&mut w).len()), (3, 1));
+    // The end of the first one takes nothing from it.
+    w.input(Input::Disconnected { conn: osd_conn(0) });
+    w.message(later, report(0, vec![], &[2]));
+    assert_eq!((counters(&mut w, "osd.0"), refused(&mut w)), (json!({ "osd": { "op": 2 } }), 3));
+}
+
 #[test]
 fn daemons_hear_at_once_how_they_are_to_report() {
     let mut w = world();
