@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod admin_socket;
+pub mod client;
 pub mod metadata;
 pub mod mon;
 
@@ -12,7 +13,6 @@ mod devices;
 mod disks;
 mod ear;
 mod failure;
-pub mod images;
 mod inbox;
 pub mod listen;
 pub mod mds;

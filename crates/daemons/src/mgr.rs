@@ -21,9 +21,9 @@ use tokio::sync::{oneshot, watch};
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName, EntityType, Errno, Now};
 
 use crate::admin_socket::{self, AdminSocketAt, Commands};
+use crate::client::{Clients, Jobs};
 use crate::ear::{Domain, Ear, panics_of, within};
 use crate::failure::{EndOf, Failure};
-use crate::images::{Clients, Images};
 use crate::inbox::{Inbox, cost};
 use crate::listen::{self, ListenAt};
 use crate::seen::seen_at;
@@ -50,7 +50,7 @@ pub struct MgrSettings {
     pub force: bool,
     /// File descriptors that are its part of the process's.
     pub descriptors: u64,
-    /// Who looks after images on its behalf.
+    /// Who does on its behalf what the core decides.
     pub clients: Arc<dyn Clients>,
 }
 
@@ -83,7 +83,7 @@ struct Shell {
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
     owner: OnceLock<Owner<MgrMachine>>,
-    images: OnceLock<Arc<Images>>,
+    jobs: OnceLock<Arc<Jobs>>,
     ended: Arc<EndOf<MgrEnd>>,
 }
 
@@ -103,7 +103,7 @@ impl Mgr {
             auth: settings.auth,
             session: Arc::clone(&session),
             owner: OnceLock::new(),
-            images: OnceLock::new(),
+            jobs: OnceLock::new(),
             ended: Arc::new(EndOf::new()),
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
@@ -127,13 +127,13 @@ impl Mgr {
                 let _ = within(&shell, |shell| shell.submit_event(Event::Woken));
             }
         };
-        let images = {
+        let jobs = {
             let shell = Arc::downgrade(&shell);
-            Images::new(settings.clients, move |input| {
+            Jobs::new(settings.clients, move |input| {
                 let _ = within(&shell, |shell| shell.submit(input));
             })
         };
-        let _ = shell.images.set(Arc::clone(&images));
+        let _ = shell.jobs.set(Arc::clone(&jobs));
         let machine = MgrMachine {
             core,
             inbox: Inbox::new(messenger.clone(), clock, wake),
@@ -146,7 +146,7 @@ impl Mgr {
             answers: BTreeMap::new(),
             shell: Arc::downgrade(&shell),
             runtime: tokio::runtime::Handle::current(),
-            images,
+            jobs,
             #[cfg(feature = "test-medium")]
             plant,
             out: Vec::new(),
@@ -170,7 +170,7 @@ impl Mgr {
     }
 
     pub fn stop(&self) {
-        self.shell.end_images();
+        self.shell.end_jobs();
         self.shell.messenger.shut_down();
         self.shell.dashboard.send_replace(None);
     }
@@ -258,14 +258,14 @@ impl Shell {
         self.submit(Input::Tick);
     }
 
-    fn end_images(&self) {
-        if let Some(images) = self.images.get() {
-            images.end();
+    fn end_jobs(&self) {
+        if let Some(jobs) = self.jobs.get() {
+            jobs.end();
         }
     }
 
     fn fail(&self, failure: Failure) {
-        self.end_images();
+        self.end_jobs();
         self.ended.tell(MgrEnd::Failed(failure), || self.messenger.shut_down());
         if let Some(owner) = self.owner.get() {
             owner.end();
@@ -323,7 +323,7 @@ struct MgrMachine {
     answers: BTreeMap<u64, oneshot::Sender<Reply>>,
     shell: Weak<Shell>,
     runtime: tokio::runtime::Handle,
-    images: Arc<Images>,
+    jobs: Arc<Jobs>,
     #[cfg(feature = "test-medium")]
     plant: crate::plant::Plant,
     out: Vec<Output>,
@@ -419,10 +419,10 @@ impl MgrMachine {
                 self.forget(conn);
                 self.messenger.close(conn);
             }
-            Output::StartClient { start } => self.images.start(start),
-            Output::EndClient => self.images.end(),
-            Output::Image { id, job } => self.images.perform(id, job),
-            Output::CancelImage { id } => self.images.cancel(id),
+            Output::StartClient { start } => self.jobs.start(start),
+            Output::EndClient => self.jobs.end(),
+            Output::Job { id, job } => self.jobs.perform(id, job),
+            Output::CancelJob { id } => self.jobs.cancel(id),
             Output::Respawn => self.ended.tell(MgrEnd::Deposed, || {}),
             Output::Monitors(whose) => self.auth.take_tickets_of(match whose {
                 Whose::Ours => TicketForm::Sealed,
@@ -439,7 +439,7 @@ impl MgrMachine {
             }
             Output::Warn(text) => tracing::warn!("{}: {text}", self.auth.name()),
             Output::End(why) => {
-                self.images.end();
+                self.jobs.end();
                 let failed = MgrEnd::Failed(Failure::lasting(why));
                 self.ended.tell(failed, || self.messenger.shut_down());
             }

@@ -15,9 +15,9 @@ use types::{AuthName, EntityAddr, EntityType, OsdId};
 
 use crate::failures::{self, Now, Record};
 use crate::fates::Fates;
-use crate::images::OfManager;
 use crate::layout::{ClusterDir, Description};
 use crate::mkfs::MonDir;
+use crate::of_manager::OfManager;
 use crate::place::Place;
 use crate::serve::{self, Part};
 

@@ -27,10 +27,12 @@ use types::{AddrVec, ConnId, EntityType, Epoch, Fsid, Now, OsdId, PoolId};
 use crate::audit::Audit;
 use crate::autoscaler::Autoscaler;
 use crate::balancer::{Balancer, View};
-use crate::command::ReplyTo;
+use crate::client::Client;
+use crate::command::{Deferred, ReplyTo};
 use crate::crashes::{self, Crashes, KEYS};
 use crate::daemons::Daemons;
 use crate::dashboard::DashboardAt;
+use crate::device_health::{self, DeviceHealth};
 use crate::devices::{self, Devices};
 use crate::digest::digest;
 use crate::file_systems::FileSystems;
@@ -58,6 +60,8 @@ const STEPS_EVERY: Duration = Duration::from_millis(500);
 /// OSDs that come up together are asked for together.
 const DISKS_AFTER: Duration = Duration::from_secs(2);
 const EARLY_LIMIT: usize = 4_096;
+/// How long a command waits for the monitors to say which disks there are.
+const DEFERRED: Duration = Duration::from_secs(5);
 
 /// What a manager is told at start.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,6 +88,8 @@ enum Kept {
     Mds,
     /// The same of OSDs and of monitors: where their disks are.
     Disks(&'static str),
+    /// When disks were last asked.
+    LastScrape,
 }
 
 /// What the last digest was made of.
@@ -131,8 +137,12 @@ pub struct Manager {
     /// Where the dashboard was last told to be served, or why it is not.
     pub(crate) dashboard: Result<Option<DashboardAt>, String>,
     pub(crate) rbd: Rbd,
+    pub(crate) client: Client,
+    pub(crate) device_health: DeviceHealth,
     /// When daemons' disks are asked for, after one of them has come up.
     disks_at: Option<Duration>,
+    /// Commands that wait until it is known which disks there are.
+    pub(crate) deferred: Vec<Deferred>,
     /// The numbers of questions for what the monitors keep, while they are open.
     asked: BTreeMap<u64, Kept>,
     early: VecDeque<(OsdId, ConnId, MPgStats)>,
@@ -187,7 +197,10 @@ impl Manager {
             module_options: BTreeMap::new(),
             dashboard: Ok(None),
             rbd: Rbd::default(),
+            client: Client::default(),
+            device_health: DeviceHealth::default(),
             disks_at: None,
+            deferred: Vec::new(),
             asked: BTreeMap::new(),
             early: VecDeque::new(),
             gid: 0,
@@ -227,9 +240,9 @@ impl Manager {
                     self.beacon(now, out);
                 }
             }
-            Input::Client { start, started } => self.rbd_client(now, start, started, out),
-            Input::ImageProgress { id, done, of } => self.rbd_progress(now, id, done, of),
-            Input::ImageDone { id, result } => self.rbd_done(now, id, result, out),
+            Input::Client { start, started } => self.client_started(now, start, started, out),
+            Input::JobProgress { id, done, of } => self.job_progress(now, id, done, of),
+            Input::JobDone { id, result } => self.job_done(now, id, result, out),
             Input::OldTickets { count } => self.daemons.tickets_refused += count,
             Input::Tick => self.tick(now, out),
         }
@@ -242,6 +255,8 @@ impl Manager {
         self.pgs.health_changed(news, now);
         self.mon_commands.forget(conn);
         self.rbd.forget(conn);
+        self.device_health.forget_client(conn);
+        self.deferred.retain(|command| command.to.conn() != Some(conn));
         self.early.retain(|(_, of, _)| *of != conn);
     }
 
@@ -296,8 +311,11 @@ impl Manager {
             self.autoscale(now, out);
             self.balance(now, out);
             self.prune_crashes(now, out);
+            self.client.tick(now, out);
             self.tick_rbd(now, out);
+            self.tick_disks(now, out);
         }
+        self.run_deferred(now, out);
         self.tell_progress(now, out);
         self.send_audit(now, out);
         self.ask_for_disks(now, out);
@@ -401,6 +419,7 @@ impl Manager {
             health::slow_ops(&self.daemons).into_iter().chain(health::pending_pgs(&self.daemons));
         let of_pools = self.autoscaler.checks.clone();
         let checks = of_daemons.chain(self.crashes.check(now.wall)).chain(of_pools);
+        let checks = checks.chain(self.device_health.checks.clone());
         if of_ceph {
             let checks = checks.collect();
             return self.report(now, checks, out);
@@ -446,6 +465,7 @@ impl Manager {
                 self.progress.configure(&m.options);
                 self.autoscaler.configure(&m.options);
                 self.rbd.schedules.configure(now, &m.options);
+                self.device_health.configure(&m.options);
                 let news = self.crashes.configure(&m.options);
                 self.pgs.health_changed(news, now);
                 self.configured = true;
@@ -460,7 +480,11 @@ impl Manager {
                     self.pgs.health_changed(true, now);
                 }
                 Some(Kept::Devices) => self.devices.load(&ack.output),
-                Some(Kept::Disks(kind)) => self.devices.take_metadata(kind, &ack.output),
+                Some(Kept::Disks(kind)) => {
+                    self.devices.take_metadata(kind, &ack.output);
+                    self.run_deferred(now, out);
+                }
+                Some(Kept::LastScrape) => self.device_health.last_scrape_known(ack.result, &ack.output),
                 Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
                 Some(Kept::Users) => {
                     let loaded = self.users.load(now.mono, ack.result, &ack.output);
@@ -505,7 +529,7 @@ impl Manager {
         let was_confirmed = std::mem::replace(&mut self.confirmed, self.active);
         let deposed = was_confirmed && !self.active;
         self.look_at_modules(now, &map, out);
-        self.rbd_map(&map, out);
+        self.client_listed(&map, out);
         if self.confirmed && !was_confirmed {
             // With this one the monitors learn that we serve.
             self.beacon(now, out);
@@ -516,7 +540,9 @@ impl Manager {
         self.pgs = PgMap::default();
         self.progress.forget();
         self.users.forget();
-        self.rbd.forget_all(out);
+        self.rbd.forget_all();
+        self.client.forget_all(out);
+        self.device_health.forget();
         self.autoscaler.checks.clear();
         self.digested = None;
         if let Some(map) = &self.map {
@@ -596,10 +622,17 @@ impl Manager {
         self.asked.insert(self.mon_commands.send_own(self.fsid(), request, out), kept);
     }
 
-    /// Asks what OSDs and monitors say of their disks, when that is due. Ours say nothing of them.
+    /// Asks what OSDs and monitors say of their disks, when that is due: of Ceph's monitors as soon as an OSD
+    /// has started, of ours when somebody wants to know.
     fn ask_for_disks(&mut self, now: Now, out: &mut Vec<Output>) {
         let due = self.disks_at.is_some_and(|at| now.mono >= at);
-        if !due || !self.mon || !self.active || self.standing.whose != Some(Whose::Ceph) {
+        if due && self.active && self.standing.whose == Some(Whose::Ceph) {
+            self.ask_disks_now(out);
+        }
+    }
+
+    fn ask_disks_now(&mut self, out: &mut Vec<Output>) {
+        if !self.mon || self.fsid().is_zero() {
             return;
         }
         self.disks_at = None;
@@ -607,6 +640,35 @@ impl Manager {
             let command = json!({ "prefix": format!("{kind} metadata"), "format": "json" });
             self.ask_for(Kept::Disks(kind), &command, out);
         }
+    }
+
+    /// Whether it is known which disks there are; asks where it is not.
+    pub(crate) fn knows_disks(&mut self, out: &mut Vec<Output>) -> bool {
+        if self.disks_at.is_some() {
+            self.ask_disks_now(out);
+        }
+        let is_asking = self.asked.values().any(|kept| matches!(kept, Kept::Disks(_)));
+        self.disks_at.is_none() && !is_asking
+    }
+
+    /// Carries out commands that waited until it is known which disks there are, or for long enough.
+    fn run_deferred(&mut self, now: Now, out: &mut Vec<Output>) {
+        if self.deferred.is_empty() {
+            return;
+        }
+        let knows = self.knows_disks(out);
+        for command in std::mem::take(&mut self.deferred) {
+            if knows || now.mono >= command.since + DEFERRED {
+                crate::command::run_deferred(self, now, command, out);
+            } else {
+                self.deferred.push(command);
+            }
+        }
+    }
+
+    pub(crate) fn ask_for_last_scrape(&mut self, out: &mut Vec<Output>) {
+        let command = json!({ "prefix": "config-key get", "key": device_health::LAST_SCRAPE });
+        self.ask_for(Kept::LastScrape, &command, out);
     }
 
     /// Takes the map of file systems; of daemons that are new it asks the monitors what they said of themselves.

@@ -142,6 +142,21 @@ impl Device {
         times::parse(self.kept.get(name)?).filter(|at| !at.is_zero())
     }
 
+    /// When it has failed for sure; `None` where that is not expected.
+    pub fn expected_until(&self) -> Option<Utime> {
+        self.time(MIN).and_then(|_| self.time(MAX))
+    }
+
+    /// What is kept of it when it is worn so much, in parts of 1, or does not tell.
+    pub fn worn(&self, wear: Option<f64>) -> BTreeMap<String, String> {
+        let mut kept = self.kept.clone();
+        match wear {
+            Some(wear) => drop(kept.insert(WEAR.to_owned(), (wear as f32).to_string())),
+            None => drop(kept.remove(WEAR)),
+        }
+        kept
+    }
+
     /// What is kept of it when it is expected to fail from one time to another.
     pub fn expecting(&self, from: Utime, to: Option<Utime>, now: Utime) -> BTreeMap<String, String> {
         let text = |at: Utime| if at.is_zero() { String::new() } else { at.to_string() };

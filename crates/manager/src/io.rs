@@ -9,8 +9,7 @@ use monitor::Whose;
 use monitor::command::Reply;
 use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName};
 
-pub use crate::rbd::job;
-use job::{Failed, Found, Job};
+use crate::job::{Failed, Found, Job};
 
 use crate::dashboard::DashboardAt;
 
@@ -69,13 +68,13 @@ pub enum Input {
         started: Result<AddrVec, String>,
     },
     /// So much of a job is done, of so much.
-    ImageProgress {
+    JobProgress {
         id: u64,
         done: u64,
         of: u64,
     },
     /// A job is over.
-    ImageDone {
+    JobDone {
         id: u64,
         result: Result<Found, Failed>,
     },
@@ -136,12 +135,12 @@ pub enum Output {
     /// It is not needed any more: its jobs end where they are, and are not answered.
     EndClient,
     /// To be done by the client.
-    Image {
+    Job {
         id: u64,
         job: Job,
     },
     /// A job is to end early; it is answered all the same.
-    CancelImage {
+    CancelJob {
         id: u64,
     },
     /// For whoever reads the log.

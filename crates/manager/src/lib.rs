@@ -5,7 +5,9 @@
 #![deny(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
 mod io;
+pub mod job;
 
+mod client;
 mod core;
 mod modules;
 mod offer;
@@ -21,6 +23,7 @@ mod counters;
 mod crashes;
 mod daemons;
 mod dashboard;
+mod device_health;
 mod devices;
 mod digest;
 mod file_systems;
@@ -41,6 +44,6 @@ mod times;
 
 pub use core::{Manager, Settings};
 pub use dashboard::DashboardAt;
-pub use io::{Ask, Input, Output, PeerInfo, job};
+pub use io::{Ask, Input, Output, PeerInfo};
 pub use pg_map::{OsdReport, PgMap};
 pub use shown::Figures;

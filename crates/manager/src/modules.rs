@@ -10,20 +10,28 @@ use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
 
 use crate::balancer::{self, Mode};
-use crate::{autoscaler, crashes, dashboard, progress, rbd};
+use crate::{autoscaler, crashes, dashboard, device_health, progress, rbd};
 
 /// Served here.
-const SERVED: [&str; 8] =
-    ["balancer", "crash", "dashboard", "iostat", "pg_autoscaler", "progress", "rbd_support", "status"];
+const SERVED: [&str; 9] = [
+    "balancer",
+    "crash",
+    "dashboard",
+    "devicehealth",
+    "iostat",
+    "pg_autoscaler",
+    "progress",
+    "rbd_support",
+    "status",
+];
 
 /// Codes of health that Ceph's always-on modules make.
-const CODES_OF_MODULES: &str = "DEVICE_HEALTH*, MGR_MODULE_*, TELEMETRY_CHANGED";
+const CODES_OF_MODULES: &str = "MGR_MODULE_*, TELEMETRY_CHANGED";
 
 /// The others of 16.2.
-const NOT_SERVED: [&str; 25] = [
+const NOT_SERVED: [&str; 24] = [
     "alerts",
     "cephadm",
-    "devicehealth",
     "diskprediction_local",
     "influx",
     "insights",
@@ -71,6 +79,7 @@ fn info(name: &str, error: &str) -> ModuleInfo {
     let options = match name {
         "balancer" => described(&balancer::OPTIONS),
         "crash" => described(&crashes::OPTIONS),
+        "devicehealth" => described(&device_health::OPTIONS),
         dashboard::MODULE => described(&dashboard::OPTIONS),
         "pg_autoscaler" => described(&autoscaler::OPTIONS),
         "progress" => described(&progress::OPTIONS),
@@ -168,7 +177,7 @@ mod tests {
     #[test]
     fn what_is_always_on_and_not_served_is_named() {
         let said = always_on_unserved(&MgrMap::initial()).expect("a line");
-        assert!(said.contains("devicehealth, orchestrator, telemetry, volumes;"), "{said}");
+        assert!(said.contains("for orchestrator, telemetry, volumes;"), "{said}");
         assert_eq!(always_on_unserved(&MgrMap::default()), None);
     }
 

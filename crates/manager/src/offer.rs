@@ -102,7 +102,7 @@ impl Manager {
         }
         self.standing.beacon_at = now.mono + BEACON_EVERY;
         let of_ceph = self.standing.whose == Some(Whose::Ceph);
-        let client = self.rbd.client_addrs().filter(|_| self.confirmed);
+        let client = self.client.addrs().filter(|_| self.confirmed);
         let beacon = MMgrBeacon {
             client_names: client.map(|_| MODULE.to_owned()).into_iter().collect(),
             client_addrs: client.cloned().into_iter().collect(),

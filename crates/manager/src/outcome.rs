@@ -30,6 +30,10 @@ pub(crate) enum Then {
     /// Crash reports that changed, one for each request.
     Crashes(Vec<crashes::Change>),
     Device(devices::Change),
+    /// The next step towards the pool for what disks tell.
+    DevicePool,
+    /// Disks are asked and looked at, or not any more.
+    DeviceMonitoring(bool),
     ProgressKept,
     ProgressCleared,
     ProgressSwitched(bool),
@@ -115,6 +119,13 @@ impl Manager {
                 self.pgs.health_changed(true, now);
             }
             Then::Device(change) if is_done => self.devices.apply(change),
+            Then::DevicePool => {
+                self.device_pool_asked(refused.first().map(|refused| reason(&refused.reply)));
+            }
+            Then::DeviceMonitoring(on) if is_done => {
+                self.device_health.switch(on);
+                self.pgs.health_changed(true, now);
+            }
             Then::ProgressKept => self.progress.news_kept(now, is_done),
             Then::ProgressCleared if is_done => self.progress.clear(),
             Then::ProgressSwitched(on) if is_done => self.progress.switch(on),
@@ -137,7 +148,8 @@ impl Manager {
                     self.rbd.schedules.keep(now, Level::default(), schedule);
                 }
             }
-            Then::Device(_) | Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
+            Then::Device(_) | Then::DeviceMonitoring(_) => {}
+            Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
         }
     }
 }

@@ -63,8 +63,8 @@ impl World {
                 }
                 manager::Output::StartClient { .. }
                 | manager::Output::EndClient
-                | manager::Output::Image { .. }
-                | manager::Output::CancelImage { .. } => panic!("no pool here is for images"),
+                | manager::Output::Job { .. }
+                | manager::Output::CancelJob { .. } => panic!("no pool here is for images"),
                 manager::Output::End(text) => panic!("the manager: {text}"),
             }
         }

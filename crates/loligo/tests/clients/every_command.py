@@ -14,7 +14,7 @@ import time
 import rados
 
 CONF = os.environ["CEPH_CONF"]
-ENOENT, EAGAIN, EBUSY, EINVAL, EPERM = -2, -11, -16, -22, -1
+ENOENT, EAGAIN, EBUSY, EINVAL, EPERM, ENXIO = -2, -11, -16, -22, -1, -6
 EALREADY, ETIMEDOUT, EOPNOTSUPP = -114, -110, -95
 
 
@@ -259,6 +259,13 @@ def steps(n, pool, pg):
     yield "device info", {"devid": "disk"}
     yield "device rm-life-expectancy", {"devid": "disk"}
     yield "device ls-by-daemon", {"who": "osd.0"}
+    yield "device query-daemon-health-metrics", {"who": "osd.0"}
+    yield "device scrape-daemon-health-metrics", {"who": "osd.never"}, ENXIO
+    yield "device scrape-health-metrics", {"devid": "never"}, ENOENT
+    yield "device get-health-metrics", {"devid": "never"}, ENOENT
+    yield "device predict-life-expectancy", {"devid": "never"}, EPERM
+    for prefix in ("device check-health", "device monitoring off", "device monitoring on"):
+        yield prefix, {}
     yield "device ls-by-host", {"host": "never"}
     for prefix in ("status", "ls", "ps", "host ls", "device ls"):
         yield "orch " + prefix, {}, ENOENT

@@ -1,16 +1,18 @@
-//! `device ...`: the disks below daemons, and when each is expected to fail.
+//! `device ...`: the disks below daemons, what they tell of their health, and when each is expected to fail.
 //!
-//! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc.
+//! Source: DaemonServer::_handle_command in src/mgr/DaemonServer.cc, src/pybind/mgr/devicehealth/module.py.
 
 use monitor::command::Reply;
 use monitor::text::table::TextTable;
 use serde_json::{Value, json};
-use types::{Errno, Utime};
+use types::{Errno, OsdId, Utime};
 
 use super::daemon::pretty;
 use crate::command::{Command, Ctx, Module};
 use crate::daemons::DaemonKey;
+use crate::device_health::{self, Ask};
 use crate::devices::{self, Change, Device};
+use crate::mon_commands::MonRequest;
 use crate::outcome::Then;
 use crate::times;
 
@@ -68,6 +70,117 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
+const MODULE: Module = Module("devicehealth");
+
+/// Commands of the module of Ceph's manager that looks after disks' health.
+pub(super) const HEALTH: &[Command] = &[
+    MODULE.command(
+        "device query-daemon-health-metrics name=who,type=CephString",
+        "Get device health metrics for a given daemon",
+        "r",
+        |ctx| match daemon(ctx) {
+            Ok(osd) => ctx.ask_disks(Ask::Query(osd)),
+            Err(refusal) => refusal,
+        },
+    ),
+    MODULE.command(
+        "device scrape-daemon-health-metrics name=who,type=CephString",
+        "Scrape and store device health metrics for a given daemon",
+        "r",
+        |ctx| match daemon(ctx) {
+            Ok(osd) => ctx.ask_disks(Ask::Scrape { osds: vec![osd], of: None }),
+            Err(refusal) => refusal,
+        },
+    ),
+    MODULE.command(
+        "device scrape-health-metrics name=devid,type=CephString,req=false",
+        "Scrape and store device health metrics",
+        "r",
+        scrape,
+    ),
+    MODULE.command(
+        "device get-health-metrics name=devid,type=CephString name=sample,type=CephString,req=false",
+        "Show stored device metrics for the device",
+        "r",
+        |ctx| {
+            let of = ctx.args.text_or_empty("devid").to_owned();
+            let sample = ctx.args.text("sample").filter(|sample| !sample.is_empty()).map(str::to_owned);
+            match ctx.devices.get(&of) {
+                Some(_) => ctx.ask_disks(Ask::Show { of, sample }),
+                None => not_found(&of),
+            }
+        },
+    ),
+    MODULE.command("device check-health", "Check life expectancy of devices", "rw", |ctx| {
+        ctx.ask_disks(Ask::Check)
+    }),
+    MODULE.command("device monitoring on", "Enable device health monitoring", "rw", |ctx| monitor(ctx, true)),
+    MODULE.command("device monitoring off", "Disable device health monitoring", "rw", |ctx| {
+        monitor(ctx, false)
+    }),
+    MODULE.command(
+        "device predict-life-expectancy name=devid,type=CephString",
+        "Predict life expectancy with local predictor",
+        "r",
+        |ctx| {
+            let mode = ctx.options.get("device_failure_prediction_mode").unwrap_or_default();
+            let why = match mode.to_ascii_lowercase().as_str() {
+                "local" => "unable to invoke diskprediction local or remote plugin",
+                _ => "unable to enable any disk prediction model[local/cloud]",
+            };
+            Reply::error(Errno::EPERM, why)
+        },
+    ),
+];
+
+/// Whether a command wants to know which disks there are.
+pub(super) fn is_of_disks(prefix: &str) -> bool {
+    let mut words = prefix.split_whitespace();
+    words.next() == Some("device") && words.next().is_some_and(|word| word != "ls-lights")
+}
+
+/// The OSD that is named. Source: Module.is_valid_daemon_name.
+fn daemon(ctx: &Ctx<'_>) -> Result<OsdId, Reply> {
+    let who = ctx.args.text_or_empty("who");
+    match who.split_once('.') {
+        Some(("osd", id)) => {
+            let osd = id.parse().ok().map(OsdId).filter(|osd| ctx.map.is_up(*osd));
+            osd.ok_or_else(|| Reply::error(Errno::ENXIO, format!("{who} is not up")))
+        }
+        Some(("mon", _)) => {
+            Err(Reply::error(Errno::EOPNOTSUPP, "monitors are not asked for their disks: OSDs are"))
+        }
+        _ => Err(Reply::error(Errno::EINVAL, "not a valid mon or osd daemon name")),
+    }
+}
+
+fn scrape(ctx: &mut Ctx<'_>) -> Reply {
+    let Some(id) = ctx.args.text("devid").filter(|id| !id.is_empty()) else {
+        let up = ctx.map.existing_osds().filter(|(_, osd)| osd.is_up());
+        let osds = up.map(|(id, _)| id).collect();
+        return ctx.ask_disks(Ask::Scrape { osds, of: None });
+    };
+    let Some(device) = ctx.devices.get(id) else { return not_found(id) };
+    let first = device.daemons.iter().find_map(|name| name.strip_prefix("osd.")?.parse().ok());
+    match first {
+        Some(osd) => {
+            let of = Some(id.to_owned());
+            ctx.ask_disks(Ask::Scrape { osds: vec![OsdId(osd)], of })
+        }
+        None => Reply::error(Errno::EAGAIN, format!("device {id} not claimed by any active daemons")),
+    }
+}
+
+fn not_found(id: &str) -> Reply {
+    Reply::error(Errno::ENOENT, format!("device {id} not found"))
+}
+
+/// Has the monitors keep the setting; it counts here when they do.
+fn monitor(ctx: &mut Ctx<'_>, on: bool) -> Reply {
+    let request = MonRequest::set_option("mgr", device_health::ENABLED, if on { "true" } else { "false" });
+    ctx.ask_monitors_for_all(vec![request], Reply::ok(), Then::DeviceMonitoring(on))
+}
+
 /// The devices that `which` names: their id, and what `cells` gives of each.
 fn list(
     ctx: &Ctx<'_>,
@@ -124,7 +237,7 @@ fn info(ctx: &mut Ctx<'_>) -> Reply {
     let id = ctx.args.text_or_empty("devid");
     match ctx.devices.get(id) {
         Some(device) => Reply::show(ctx.format, || device.text(id), || device.value(id)),
-        None => Reply::error(Errno::ENOENT, format!("device {id} not found")),
+        None => not_found(id),
     }
 }
 

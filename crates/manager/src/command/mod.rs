@@ -40,6 +40,7 @@ use crate::balancer::Balancer;
 use crate::core::{Manager, Settings};
 use crate::crashes::{self, Crashes};
 use crate::daemons::Daemons;
+use crate::device_health;
 use crate::devices::Devices;
 use crate::file_systems::FileSystems;
 use crate::io::{Output, PeerInfo};
@@ -63,6 +64,7 @@ const GROUPS: &[&[Command]] = &[
     osd_safety::COMMANDS,
     daemon::COMMANDS,
     device::COMMANDS,
+    device::HEALTH,
     balancer::COMMANDS,
     modules::COMMANDS,
     progress::COMMANDS,
@@ -71,6 +73,9 @@ const GROUPS: &[&[Command]] = &[
     dashboard::COMMANDS,
     rbd::COMMANDS,
 ];
+
+/// Commands that wait until it is known which disks there are; more are answered from what is known.
+const MAX_DEFERRED: usize = 64;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -163,12 +168,20 @@ pub struct Ctx<'a> {
     asked_hash: Option<(String, WithHash)>,
     /// See [`Ctx::ask_pools`].
     asked_pools: Option<Ask>,
+    /// See [`Ctx::ask_disks`].
+    asked_disks: Option<device_health::Ask>,
 }
 
 impl Ctx<'_> {
     /// Has the command answered when what pools keep is known, and what it changes of that is kept.
     pub(crate) fn ask_pools(&mut self, ask: Ask) -> Reply {
         self.asked_pools = Some(ask);
+        Reply::ok()
+    }
+
+    /// Has the command answered when daemons' disks have told, or the pool that keeps it.
+    pub(crate) fn ask_disks(&mut self, ask: device_health::Ask) -> Reply {
+        self.asked_disks = Some(ask);
         Reply::ok()
     }
 
@@ -333,7 +346,51 @@ pub(crate) fn run_for_mon(manager: &mut Manager, now: Now, tid: u64, msg: Messag
     }
 }
 
+/// A command that waits until it is known which disks there are.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Deferred {
+    pub to: ReplyTo,
+    pub since: std::time::Duration,
+    /// Whose capabilities are to be looked at, and a monitor of Ceph's.
+    peer: Option<PeerInfo>,
+    cmd: Vec<String>,
+    input: Bytes,
+}
+
+/// Carries out a command that has waited.
+pub(crate) fn run_deferred(manager: &mut Manager, now: Now, command: Deferred, out: &mut Vec<Output>) {
+    let Deferred { to, peer, cmd, input, .. } = command;
+    let giver = match (to, &peer) {
+        (ReplyTo::Own { .. }, _) => Giver::Own,
+        (ReplyTo::Client { .. }, Some(peer)) if peer.auth_name.kind != EntityType::Mon => Giver::Client(peer),
+        (_, peer) => Giver::Monitor(peer.as_ref()),
+    };
+    answer_now(manager, now, to, giver, &cmd, &input, out);
+}
+
 pub(crate) fn answer(
+    manager: &mut Manager,
+    now: Now,
+    to: ReplyTo,
+    giver: Giver<'_>,
+    cmd: &[String],
+    input: &Bytes,
+    out: &mut Vec<Output>,
+) {
+    let is_of_disks = Args::parse(cmd).is_ok_and(|(prefix, _)| device::is_of_disks(&prefix));
+    if is_of_disks && manager.deferred.len() < MAX_DEFERRED && !manager.knows_disks(out) {
+        let peer = match giver {
+            Giver::Client(peer) => Some(peer.clone()),
+            Giver::Monitor(peer) => peer.cloned(),
+            Giver::Own => None,
+        };
+        let (cmd, input) = (cmd.to_vec(), input.clone());
+        return manager.deferred.push(Deferred { to, since: now.mono, peer, cmd, input });
+    }
+    answer_now(manager, now, to, giver, cmd, input, out);
+}
+
+fn answer_now(
     manager: &mut Manager,
     now: Now,
     to: ReplyTo,
@@ -350,6 +407,9 @@ pub(crate) fn answer(
     }
     if let Some((ask, rights)) = asked.pools {
         return manager.rbd_ask(now, to, rights, ask, out);
+    }
+    if let Some(ask) = asked.disks {
+        return manager.disks_ask(now, to, ask, out);
     }
     let taken = match (asked.all, asked.request) {
         (Some(plan), _) => {
@@ -378,6 +438,7 @@ struct Asked {
     all: Option<Plan>,
     hash: Option<(String, WithHash)>,
     pools: Option<(Ask, Rights)>,
+    disks: Option<device_health::Ask>,
 }
 
 /// What is to be run, once it is known to be a command that its sender may give.
@@ -462,11 +523,13 @@ fn evaluate(
         asked_all: None,
         asked_hash: None,
         asked_pools: None,
+        asked_disks: None,
     };
     let reply = (command.handler)(&mut ctx);
     let reply = admin::xml::convert(reply, args.text("format"), &prefix);
     let pools = ctx.asked_pools.map(|ask| (ask, ctx.rights));
-    *asked = Asked { request: ctx.asked, all: ctx.asked_all, hash: ctx.asked_hash, pools };
+    let disks = ctx.asked_disks;
+    *asked = Asked { request: ctx.asked, all: ctx.asked_all, hash: ctx.asked_hash, pools, disks };
     reply
 }
 

@@ -8,14 +8,16 @@ use monitor::command::Reply;
 use serde_json::json;
 use types::{EntityAddr, Errno, Now, PoolId};
 
-use super::job::{Failed, Found, ImageFacts, Job, Space};
 use super::schedule::{self, Change, Level, Schedule};
 use super::task::{self, Action, Key, Refs, Task, key_text};
 use super::text::{self, Spec};
-use super::{LONG, MAX_ASKED, MAX_ASKED_OF_ONE, MAX_ASKED_OF_POOL, PATIENCE, Why, pools};
+use super::{
+    LONG, MAX_ASKED, MAX_ASKED_OF_ONE, MAX_ASKED_OF_POOL, PATIENCE, Why, pools, removes_stale, stop,
+};
 use crate::command::{OF_MODULES, ReplyTo};
 use crate::core::Manager;
 use crate::io::Output;
+use crate::job::{Failed, Found, ImageFacts, Job, Space};
 use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 
@@ -247,7 +249,7 @@ impl Manager {
 
     /// Has the client do something for the command that is being carried out.
     fn rbd_job(&mut self, job: Job, out: &mut Vec<Output>) -> Result<(), Box<Reply>> {
-        match self.rbd.submit(job, Why::Command, out) {
+        match self.client.submit(job, Why::Command, out) {
             Some(_) => Ok(()),
             None => Err(Box::new(Reply::error(Errno::EAGAIN, "too much is under way"))),
         }
@@ -272,7 +274,7 @@ impl Manager {
         };
         self.tell_of_tasks(now, news);
         let pool = key.1.pool;
-        if is_under_way && self.rbd.stop(pool, out) {
+        if is_under_way && stop(&mut self.client, pool, out) {
             let why = "it was cancelled".to_owned();
             self.task_done(now, pool, Err(Failed { errno: Errno::ECANCELED, why }));
         }
@@ -389,7 +391,7 @@ impl Manager {
         match level.pool {
             Some(pool) if !self.rbd.schedules.is_read(pool) => return Ok(Begun::Waits),
             Some(pool) if self.rbd.current.contains_key(&pool) => return Ok(Begun::Waits),
-            Some(pool) if self.rbd.removes_stale(pool) => return Ok(Begun::Waits),
+            Some(pool) if removes_stale(&self.client, pool) => return Ok(Begun::Waits),
             None if is_shown && !is_long && pools(map).any(|p| !self.rbd.schedules.is_read(p)) => {
                 return Ok(Begun::Waits);
             }

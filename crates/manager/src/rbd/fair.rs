@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::PoolId;
 
-use super::job::Space;
+use crate::job::Space;
 
 /// Where an image is, and its id.
 pub(crate) type Key = (Space, String);

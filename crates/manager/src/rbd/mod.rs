@@ -1,11 +1,10 @@
 //! Background work on images, the service that Ceph's module `rbd_support` is: tasks, the schedules by which
 //! trash is emptied, and how much each image is used.
 //!
-//! The core decides; a client of the cluster does it ([`Job`]), and is started when there is something to do.
+//! The core decides; the manager's client does it (`crate::client`).
 //!
 //! Invariants:
-//! 1. Nothing is done before the monitors' map of managers names the client: from then on it is shut out
-//!    together with this manager when another one takes its place, and two never work on one image.
+//! 1. Two managers never work on one image: the client is shut out together with its manager.
 //! 2. Tasks of a pool are taken when it is known what it keeps. All are shown when that is known of all
 //!    pools, or some have not told it for [`PATIENCE`].
 //! 3. Commands that change what a pool keeps are carried out one after the other, so that no task is taken
@@ -30,7 +29,6 @@
 
 mod commands;
 mod fair;
-pub mod job;
 pub(crate) mod perf;
 pub(crate) mod schedule;
 pub(crate) mod task;
@@ -39,14 +37,15 @@ pub(crate) mod text;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use maps::{MgrMap, OsdMap};
-use types::{AddrVec, ConnId, Errno, Now, PoolId};
+use maps::OsdMap;
+use types::{ConnId, Errno, Now, PoolId};
 
+use crate::client::Client;
 use crate::core::Manager;
 use crate::io::Output;
+use crate::job::{Failed, Found, Job, Space};
 pub(crate) use commands::{Ask, MODULE, Rights};
 use commands::{Asker, Step};
-use job::{Failed, Found, Job, Space};
 use perf::Perf;
 use schedule::Schedules;
 use task::{Key, News, Tasks};
@@ -58,11 +57,8 @@ pub(crate) const OPTIONS: [(&str, &str, &str); 3] = [
     ("trash_purge_schedule", "str", ""),
 ];
 
-/// After a failure to reach the cluster, or to read what a pool keeps.
+/// After a failure to read what a pool keeps.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Jobs that are not answered; and of one pool, which is more than it has where it answers.
-const MAX_JOBS: usize = 1_024;
-const MAX_JOBS_OF_POOL: usize = 12;
 /// Commands that wait for those before them, or for what a pool keeps; for one pool; and of one session.
 const MAX_ASKED: usize = 256;
 const MAX_ASKED_OF_POOL: usize = 64;
@@ -74,24 +70,9 @@ const LONG: Duration = Duration::from_secs(30);
 /// A pool that kept more than is looked at is looked at again after this, when nothing of it is left.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// The client that does what is decided here.
-#[derive(Debug, Clone, PartialEq, Default)]
-enum Client {
-    /// There was nothing to do yet, or the last one is of no use any more.
-    #[default]
-    None,
-    Starts,
-    /// It is not started anew before this time.
-    Failed(Duration),
-    /// The monitors are told of it.
-    Told(AddrVec),
-    /// They know it.
-    Ready(AddrVec),
-}
-
 /// What a job was for.
 #[derive(Debug, Clone, PartialEq)]
-enum Why {
+pub(crate) enum Why {
     /// The tasks of a pool.
     Tasks(PoolId),
     /// For the command of the pool that is being carried out.
@@ -132,14 +113,6 @@ pub(crate) struct Rbd {
     pub tasks: Tasks,
     pub perf: Perf,
     pub schedules: Schedules,
-    client: Client,
-    /// Those that are not answered, and the pools that are to answer.
-    jobs: BTreeMap<u64, (Why, PoolId)>,
-    /// Those of them that wait for the client.
-    waiting: VecDeque<(u64, Job)>,
-    last_job: u64,
-    /// The number of the last start of a client.
-    last_start: u64,
     /// Pools of which it is known what they keep.
     read: BTreeMap<PoolId, Kept>,
     /// Pools that are not for images, of which somebody wants something all the same.
@@ -154,77 +127,9 @@ pub(crate) struct Rbd {
 }
 
 impl Rbd {
-    /// Under which number a job is handed out; `None` while there are too many.
-    fn submit(&mut self, job: Job, why: Why, out: &mut Vec<Output>) -> Option<u64> {
-        let pool = job.pool();
-        let of_pool = self.jobs.values().filter(|(_, of)| *of == pool).count();
-        if self.jobs.len() >= MAX_JOBS || of_pool >= MAX_JOBS_OF_POOL {
-            return None;
-        }
-        self.last_job += 1;
-        let id = self.last_job;
-        self.jobs.insert(id, (why, pool));
-        match self.client {
-            Client::Ready(_) => out.push(Output::Image { id, job }),
-            Client::None => {
-                self.waiting.push_back((id, job));
-                self.start(out);
-            }
-            _ => self.waiting.push_back((id, job)),
-        }
-        Some(id)
-    }
-
-    fn start(&mut self, out: &mut Vec<Output>) {
-        self.client = Client::Starts;
-        self.last_start += 1;
-        out.push(Output::StartClient { start: self.last_start });
-    }
-
-    /// The work on a pool's task is to end. What waits for the client is never handed to it: then it is over.
-    fn stop(&mut self, pool: PoolId, out: &mut Vec<Output>) -> bool {
-        let Some(id) = self.jobs.iter().find(|(_, of)| **of == (Why::Task, pool)).map(|(id, _)| *id) else {
-            return false;
-        };
-        let waits = self.waiting.len();
-        self.waiting.retain(|(waiting, _)| *waiting != id);
-        let is_over = self.waiting.len() < waits;
-        match is_over {
-            true => drop(self.jobs.remove(&id)),
-            false => out.push(Output::CancelImage { id }),
-        }
-        is_over
-    }
-
-    fn removes_stale(&self, pool: PoolId) -> bool {
-        self.jobs.values().any(|(why, of)| *of == pool && matches!(why, Why::Stale(..)))
-    }
-
-    /// Trash that is being emptied.
-    fn purged(&self) -> BTreeSet<Space> {
-        let purged = |(why, _): &(Why, PoolId)| match why {
-            Why::Purge(space) => Some(space.clone()),
-            _ => None,
-        };
-        self.jobs.values().filter_map(purged).collect()
-    }
-
-    /// Addresses of the client that the monitors are to know.
-    pub fn client_addrs(&self) -> Option<&AddrVec> {
-        match &self.client {
-            Client::Told(addrs) | Client::Ready(addrs) => Some(addrs),
-            _ => None,
-        }
-    }
-
-    /// Another manager is in charge: what is under way ends, and nothing is known any more.
-    pub fn forget_all(&mut self, out: &mut Vec<Output>) {
-        let (last_job, last_start) = (self.last_job, self.last_start);
-        if self.client != Client::None {
-            out.push(Output::EndClient);
-        }
-        let schedules = self.schedules.of_all();
-        *self = Self { last_job, last_start, schedules, ..Self::default() };
+    /// Another manager is in charge: nothing is known any more.
+    pub fn forget_all(&mut self) {
+        *self = Self { schedules: self.schedules.of_all(), ..Self::default() };
     }
 
     /// A client of this manager's left.
@@ -232,15 +137,29 @@ impl Rbd {
         self.asked.retain(|a| a.to.conn() != Some(conn));
     }
 
-    /// Whether there is a job for the same.
-    fn is_under_way(&self, why: &Why) -> bool {
-        self.jobs.values().any(|(w, _)| w == why)
-    }
-
     /// Whether the pool may be asked for what it keeps.
     fn may_read(&self, now: Now, pool: PoolId) -> bool {
         self.read_at.get(&pool).is_none_or(|at| now.mono >= *at)
     }
+}
+
+/// The work on a pool's task is to end; whether it is over by that.
+fn stop(client: &mut Client, pool: PoolId, out: &mut Vec<Output>) -> bool {
+    let id = client.of_rbd().find(|(_, why, of)| **why == Why::Task && *of == pool).map(|(id, ..)| id);
+    id.is_some_and(|id| client.cancel(id, out))
+}
+
+fn removes_stale(client: &Client, pool: PoolId) -> bool {
+    client.of_rbd().any(|(_, why, of)| of == pool && matches!(why, Why::Stale(..)))
+}
+
+/// Trash that is being emptied.
+fn purged(client: &Client) -> BTreeSet<Space> {
+    let purged = client.of_rbd().filter_map(|(_, why, _)| match why {
+        Why::Purge(space) => Some(space.clone()),
+        _ => None,
+    });
+    purged.collect()
 }
 
 /// The pools whose images Ceph's module looks after. Source: get_rbd_pools.
@@ -250,11 +169,6 @@ pub(crate) fn pools(map: &OsdMap) -> impl Iterator<Item = PoolId> + '_ {
 
 impl Manager {
     pub(crate) fn tick_rbd(&mut self, now: Now, out: &mut Vec<Output>) {
-        if let Client::Failed(again) = self.rbd.client {
-            if now.mono >= again {
-                self.rbd.start(out);
-            }
-        }
         self.follow_pools(now);
         self.read_tasks(now, out);
         self.rbd_advance(now, out);
@@ -265,10 +179,11 @@ impl Manager {
     /// Asks for what pools keep of which that is not known.
     fn read_tasks(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
-        let rbd = &mut self.rbd;
+        let (rbd, client) = (&mut self.rbd, &mut self.client);
         let unread = pools(map).chain(rbd.wanted.iter().copied()).filter(|pool| !rbd.read.contains_key(pool));
         let cut = rbd.read.iter().filter(|(_, kept)| !kept.cut.is_empty()).map(|(pool, _)| *pool);
-        let ask = unread.chain(cut).filter(|p| rbd.may_read(now, *p) && !rbd.is_under_way(&Why::Tasks(*p)));
+        let ask =
+            unread.chain(cut).filter(|p| rbd.may_read(now, *p) && !client.is_under_way(&Why::Tasks(*p)));
         for pool in ask.collect::<BTreeSet<PoolId>>() {
             if let Some(kept) = rbd.read.get_mut(&pool) {
                 // Of what was too much something may be left that was not looked at. Nothing comes to it
@@ -280,7 +195,7 @@ impl Manager {
                 }
             }
             let (object, most) = (task::OBJECT, task::MAX_OF_POOL);
-            rbd.submit(Job::Load { pool, object, most, with_namespaces: true }, Why::Tasks(pool), out);
+            client.submit(Job::Load { pool, object, most, with_namespaces: true }, Why::Tasks(pool), out);
         }
     }
 
@@ -301,72 +216,13 @@ impl Manager {
         self.map.as_ref().is_none_or(|map| pools(map).any(|pool| !self.rbd.read.contains_key(&pool)))
     }
 
-    /// The client is there, or could not be started.
-    pub(crate) fn rbd_client(
-        &mut self,
-        now: Now,
-        start: u64,
-        started: Result<AddrVec, String>,
-        out: &mut Vec<Output>,
-    ) {
-        if self.rbd.client != Client::Starts || start != self.rbd.last_start {
-            // Somebody else came into charge meanwhile, or the client was shut out before it was heard of.
-            return;
-        }
-        match started {
-            Ok(addrs) => {
-                self.rbd.client = Client::Told(addrs);
-                self.beacon(now, out);
-            }
-            Err(why) => {
-                out.push(Output::Warn(format!("images cannot be looked after: {why}")));
-                self.rbd.client = Client::Failed(now.mono + AGAIN);
-            }
-        }
-    }
-
-    /// Lets the client do what waits for it, once the monitors know it.
-    pub(crate) fn rbd_map(&mut self, map: &MgrMap, out: &mut Vec<Output>) {
-        let Client::Told(addrs) = &self.rbd.client else { return };
-        let socket = |a: &AddrVec| a.0.iter().map(|a| (a.socket, a.nonce)).collect::<Vec<_>>();
-        if self.confirmed && map.clients.iter().any(|c| socket(&c.addrs) == socket(addrs)) {
-            self.rbd.client = Client::Ready(addrs.clone());
-            let waiting = std::mem::take(&mut self.rbd.waiting);
-            out.extend(waiting.into_iter().map(|(id, job)| Output::Image { id, job }));
-        }
-    }
-
-    pub(crate) fn rbd_progress(&mut self, now: Now, id: u64, done: u64, of: u64) {
-        let Some((Why::Task, pool)) = self.rbd.jobs.get(&id).filter(|_| of > 0) else { return };
-        let news = self.rbd.tasks.progress(now, *pool, done as f64 / of as f64);
+    pub(crate) fn rbd_progress(&mut self, now: Now, pool: PoolId, done: f64) {
+        let news = self.rbd.tasks.progress(now, pool, done);
         self.tell_of_tasks(now, news);
     }
 
-    pub(crate) fn rbd_done(
-        &mut self,
-        now: Now,
-        id: u64,
-        result: Result<Found, Failed>,
-        out: &mut Vec<Output>,
-    ) {
-        let Some((why, pool)) = self.rbd.jobs.remove(&id) else { return };
-        let mut lost = Vec::new();
-        if result.as_ref().is_err_and(|f| f.errno == Errno::ESHUTDOWN) && self.rbd.client_addrs().is_some() {
-            // Somebody shut the client out. Under its address it can do nothing any more, whatever else it is
-            // at.
-            out.push(Output::EndClient);
-            self.rbd.start(out);
-            lost.extend(std::mem::take(&mut self.rbd.jobs).into_values());
-        }
-        let again = result.clone();
-        self.job_over(now, pool, why, result, out);
-        for (why, pool) in lost {
-            self.job_over(now, pool, why, again.clone(), out);
-        }
-        self.rbd_advance(now, out);
-    }
-
-    fn job_over(
+    /// A job is over.
+    pub(crate) fn rbd_over(
         &mut self,
         now: Now,
         pool: PoolId,
@@ -448,14 +304,14 @@ impl Manager {
             }
         }
         for (pool, key) in self.rbd.tasks.to_forget(now) {
-            let is_busy = |(why, of): &(Why, PoolId)| *of == pool && matches!(why, Why::Forgotten(_));
-            if !self.rbd.jobs.values().any(is_busy) {
+            let is_busy = |(_, why, of): (u64, &Why, PoolId)| of == pool && matches!(why, Why::Forgotten(_));
+            if !self.client.of_rbd().any(is_busy) {
                 let (space, text) = (key.1.clone(), task::key_text(key.0));
                 let job = Job::Keep { space, object: task::OBJECT, key: text, value: None };
-                self.rbd.submit(job, Why::Forgotten(key), out);
+                self.client.submit(job, Why::Forgotten(key), out);
             }
         }
-        let purged = self.rbd.purged();
+        let purged = purged(&self.client);
         while let Some(task) = self.rbd.tasks.begin(now, &purged) {
             let (work, space, name) = (task.work(), task.space.clone(), task.refs.pool.clone());
             let pool = space.pool;
@@ -465,7 +321,7 @@ impl Manager {
                 Ok(_) if !self.is_named(pool, &name) => {
                     refused(Errno::EAGAIN, "the pool has another name by now")
                 }
-                Ok(work) => match self.rbd.submit(Job::Work { space, work }, Why::Task, out) {
+                Ok(work) => match self.client.submit(Job::Work { space, work }, Why::Task, out) {
                     Some(_) => continue,
                     None => refused(Errno::EAGAIN, "too much is under way"),
                 },

@@ -24,10 +24,10 @@ use serde_json::{Map, Value, json};
 use types::{Errno, Now, PoolId};
 
 use super::fair::{Fair, Key};
-use super::job::{Failed, Found, Job, Space};
 use super::{Rights, Why, pools, text};
 use crate::core::Manager;
 use crate::io::Output;
+use crate::job::{Failed, Found, Job, Space};
 
 const KEPT: Duration = Duration::from_secs(60);
 /// Names of images are asked for again after this long; and after this where an image has none, or the names
@@ -388,7 +388,7 @@ impl Manager {
     /// Looks at what OSDs have told, once in their period, and asks for names.
     pub(super) fn tick_perf(&mut self, now: Now, out: &mut Vec<Output>) {
         let period = u64::try_from(self.options.int("mgr_stats_period")).unwrap_or(5);
-        let rbd = &mut self.rbd;
+        let (rbd, client) = (&mut self.rbd, &mut self.client);
         if now.mono < rbd.perf.look_at || rbd.perf.queries.is_empty() {
             return;
         }
@@ -396,11 +396,12 @@ impl Manager {
         rbd.perf.look(now);
         for space in rbd.perf.unnamed(now) {
             let why = Why::Names(space.clone());
-            let of_pool = |(why, pool): &&(Why, PoolId)| *pool == space.pool && matches!(why, Why::Names(_));
-            if rbd.jobs.values().filter(of_pool).count() >= NAMED_AT_ONCE || rbd.is_under_way(&why) {
+            let names = |why: &Why, pool| pool == space.pool && matches!(why, Why::Names(_));
+            let of_pool = client.of_rbd().filter(|(_, why, pool)| names(why, *pool)).count();
+            if of_pool >= NAMED_AT_ONCE || client.is_under_way(&why) {
                 continue;
             }
-            if rbd.submit(Job::Names { space: space.clone() }, why, out).is_some() {
+            if client.submit(Job::Names { space: space.clone() }, why, out).is_some() {
                 rbd.perf.asked(now, space);
             }
         }

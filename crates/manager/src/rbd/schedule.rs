@@ -21,11 +21,12 @@ use maps::OsdMap;
 use serde_json::{Value, json};
 use types::{Errno, Now, PoolId, Utime};
 
-use super::job::{Failed, Found, Job, Space, Work};
 use super::text::python_sorted;
-use super::{Rbd, Why, pools};
+use super::{Rbd, Why, pools, removes_stale};
+use crate::client::Client;
 use crate::core::Manager;
 use crate::io::Output;
+use crate::job::{Failed, Found, Job, Space, Work};
 use crate::text::iso;
 use crate::times;
 
@@ -502,25 +503,25 @@ impl Schedules {
 
 impl Rbd {
     /// Stops purges that have had their turns. The turn of one that waits for the client has not begun.
-    fn stop_purges(&mut self, now: Now, out: &mut Vec<Output>) {
+    fn stop_purges(&mut self, now: Now, client: &Client, out: &mut Vec<Output>) {
         for (id, over) in self.schedules.turns.values_mut() {
-            let waits = self.waiting.iter().any(|(waiting, _)| waiting == id);
+            let waits = client.waits(*id);
             if waits || now.mono >= *over {
                 *over = now.mono + TURN;
-                out.extend((!waits).then_some(Output::CancelImage { id: *id }));
+                out.extend((!waits).then_some(Output::CancelJob { id: *id }));
             }
         }
     }
 
     /// Removes schedules of namespaces that are not there, while no command changes any.
-    fn remove_stale(&mut self, now: Now, out: &mut Vec<Output>) {
+    fn remove_stale(&self, now: Now, client: &mut Client, out: &mut Vec<Output>) {
         for (pool, id) in self.schedules.to_remove(now) {
-            if self.current.contains_key(&pool) || self.removes_stale(pool) {
+            if self.current.contains_key(&pool) || removes_stale(client, pool) {
                 continue;
             }
             let space = Space { pool, namespace: String::new() };
             let job = Job::Keep { space, object: OBJECT, key: id.clone(), value: None };
-            self.submit(job, Why::Stale(pool, id), out);
+            client.submit(job, Why::Stale(pool, id), out);
         }
     }
 }
@@ -529,18 +530,22 @@ impl Manager {
     /// Looks for schedules and namespaces, and empties trash whose time has come, one after the other.
     pub(super) fn tick_schedules(&mut self, now: Now, out: &mut Vec<Output>) {
         let Some(map) = &self.map else { return };
-        let rbd = &mut self.rbd;
+        let (rbd, client) = (&mut self.rbd, &mut self.client);
         let unread = pools(map).filter(|pool| !rbd.schedules.is_read(*pool) && rbd.may_read(now, *pool));
-        let ask: Vec<PoolId> = unread.filter(|pool| !rbd.is_under_way(&Why::Schedules(*pool))).collect();
+        let ask: Vec<PoolId> = unread.filter(|pool| !client.is_under_way(&Why::Schedules(*pool))).collect();
         for pool in ask {
             // Those of namespaces are with the pool's own.
             let (object, most) = (OBJECT, MAX_LEVELS_OF_POOL);
-            rbd.submit(Job::Load { pool, object, most, with_namespaces: false }, Why::Schedules(pool), out);
+            client.submit(
+                Job::Load { pool, object, most, with_namespaces: false },
+                Why::Schedules(pool),
+                out,
+            );
         }
         let there: BTreeSet<PoolId> = pools(map).collect();
         rbd.schedules.keep_pools(|pool| there.contains(&pool));
-        rbd.remove_stale(now, out);
-        rbd.stop_purges(now, out);
+        rbd.remove_stale(now, client, out);
+        rbd.stop_purges(now, client, out);
         if rbd.schedules.levels.is_empty() {
             return;
         }
@@ -550,9 +555,10 @@ impl Manager {
             let has = |pool: &PoolId| levels().any(|(l, _)| l.pool.is_none_or(|p| p == *pool));
             // Before all of a pool's schedules are known the nearest one may be another.
             let is_known = |pool: &PoolId| rbd.schedules.is_read(*pool) && has(pool);
-            let ask = pools(map).filter(is_known).filter(|pool| !rbd.is_under_way(&Why::Namespaces(*pool)));
+            let ask =
+                pools(map).filter(is_known).filter(|pool| !client.is_under_way(&Why::Namespaces(*pool)));
             for pool in ask.collect::<Vec<_>>() {
-                if rbd.submit(Job::Namespaces { pool }, Why::Namespaces(pool), out).is_some() {
+                if client.submit(Job::Namespaces { pool }, Why::Namespaces(pool), out).is_some() {
                     rbd.schedules.asks(pool);
                 }
             }
@@ -562,9 +568,9 @@ impl Manager {
 
     /// Begins with the trash that has waited longest; one that does not end holds no other pool's.
     fn purge(&mut self, now: Now, out: &mut Vec<Output>) {
-        let rbd = &mut self.rbd;
-        let purges = rbd.jobs.values().filter(|(why, _)| matches!(why, Why::Purge(_)));
-        let busy: BTreeSet<PoolId> = purges.map(|(_, pool)| *pool).collect();
+        let (rbd, client) = (&mut self.rbd, &mut self.client);
+        let purges = client.of_rbd().filter(|(_, why, _)| matches!(why, Why::Purge(_)));
+        let busy: BTreeSet<PoolId> = purges.map(|(.., pool)| pool).collect();
         if busy.len() >= MAX_PURGES {
             return;
         }
@@ -577,8 +583,8 @@ impl Manager {
         let (_, space) = due.swap_remove(first);
         let behind = rbd.schedules.behind.get(&space).cloned().unwrap_or_default();
         let work = Work::TrashPurge { now: now.wall, behind, except: rbd.tasks.in_trash(&space) };
-        if let Some(id) = rbd.submit(Job::Work { space: space.clone(), work }, Why::Purge(space.clone()), out)
-        {
+        let job = Job::Work { space: space.clone(), work };
+        if let Some(id) = client.submit(job, Why::Purge(space.clone()), out) {
             rbd.schedules.turns.insert(space, (id, now.mono + TURN));
         }
     }

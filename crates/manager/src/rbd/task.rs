@@ -20,8 +20,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use types::{Errno, Now, PoolId, Utime};
 
-use super::job::{Failed, ImageFacts, Space, Work, share};
 use super::text::{self, Spec};
+use crate::job::{Failed, ImageFacts, Space, Work, share};
 use crate::text::iso;
 
 pub(crate) const OBJECT: &str = "rbd_task";

@@ -42,6 +42,8 @@ pub struct World {
     tid: u64,
     /// What the monitors answer when they are asked whose they are; `None`: nothing.
     pub version: Option<&'static str>,
+    /// What monitors of ours answer when they are asked what OSDs say of themselves.
+    pub osd_metadata: String,
 }
 
 pub const OURS: &str = "ceph version 16.2.15 (loligo 0.1.0) pacific (stable)";
@@ -72,7 +74,14 @@ impl World {
             force,
         };
         let now = Now { mono: Duration::from_secs(1_000), wall: Utime::new(RECORDED_S, 0) };
-        let mut w = Self { manager: Manager::new(settings), now, out: Vec::new(), tid: 0, version };
+        let mut w = Self {
+            manager: Manager::new(settings),
+            now,
+            out: Vec::new(),
+            tid: 0,
+            version,
+            osd_metadata: "[]".to_owned(),
+        };
         w.input(Input::Connected { conn: ADMIN, peer: peer(EntityType::Client, 4_200, "allow *") });
         w
     }
@@ -93,6 +102,30 @@ impl World {
     pub fn input(&mut self, input: Input) {
         self.manager.handle(self.now, input, &mut self.out);
         self.answer_whose();
+        self.answer_disks();
+    }
+
+    /// The same of what daemons say of their disks, which ours are asked for when somebody wants to know.
+    fn answer_disks(&mut self) {
+        let kind = |o: &Output| match o {
+            Output::SendMon { tid, msg: Message::MonCommand(m) } => {
+                let command: Value = serde_json::from_str(&m.cmd.concat()).ok()?;
+                let kind = command["prefix"].as_str()?.strip_suffix(" metadata")?.to_owned();
+                (kind != "mds").then_some((*tid, kind))
+            }
+            _ => None,
+        };
+        while let Some((at, (tid, kind))) =
+            self.out.iter().enumerate().find_map(|(at, o)| Some((at, kind(o)?)))
+        {
+            if self.version != Some(OURS) {
+                return;
+            }
+            self.out.remove(at);
+            let output = if kind == "osd" { self.osd_metadata.clone() } else { "[]".to_owned() };
+            let ack = MMonCommandAck { output: output.into(), ..MMonCommandAck::default() };
+            self.manager.handle(self.now, Input::FromMon { tid, msg: ack.into() }, &mut self.out);
+        }
     }
 
     /// Answers the question whose the monitors are; neither it nor what is made of it stays among what was

@@ -42,7 +42,7 @@ fn a_task_that_is_cancelled_while_the_client_starts_is_not_carried_out() {
     assert_eq!(c.task("remove", "a").0, 0);
     let id = c.tasks()[0]["id"].clone();
     let (job, _) = c.works.pop_first().unwrap();
-    c.w.input(Input::ImageDone { id: job, result: failed(Errno::ESHUTDOWN) });
+    c.w.input(Input::JobDone { id: job, result: failed(Errno::ESHUTDOWN) });
     let start = start_in(&c.w.sent()).expect("another one");
     c.w.advance(Duration::from_secs(31));
     c.w.sent();
@@ -217,7 +217,7 @@ fn what_a_task_removes_from_the_trash_is_not_purged_meanwhile() {
     // The next purge of this trash spares it again.
     let other = *c.works.iter().find(|(_, (space, _))| space.namespace == "ns").unwrap().0;
     c.works.remove(&other);
-    c.w.input(Input::ImageDone { id: other, result: Ok(Found::Nothing) });
+    c.w.input(Input::JobDone { id: other, result: Ok(Found::Nothing) });
     wait(&mut c, 601);
     assert_eq!((purged(&c), except(&c)), (vec![""], Some(["t1".to_owned()].into())));
 }

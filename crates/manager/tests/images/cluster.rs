@@ -171,12 +171,12 @@ impl Cluster {
                 self.said.push(m.cmd[0].clone());
                 answers.push(Input::FromMon { tid, msg: ack.into() });
             }
-            Output::Image { job, .. } if Some(job.pool()) == self.silent => self.unheard += 1,
-            Output::Image { id, job: Job::Work { space, work } } => {
-                drop(self.works.insert(id, (space, work)))
+            Output::Job { job, .. } if job.pool() == self.silent && self.silent.is_some() => {
+                self.unheard += 1
             }
-            Output::Image { id, job } => answers.push(Input::ImageDone { id, result: self.perform(job) }),
-            Output::CancelImage { id } => drop(self.cancelled.insert(id)),
+            Output::Job { id, job: Job::Work { space, work } } => drop(self.works.insert(id, (space, work))),
+            Output::Job { id, job } => answers.push(Input::JobDone { id, result: self.perform(job) }),
+            Output::CancelJob { id } => drop(self.cancelled.insert(id)),
             Output::EndClient => self.works.clear(),
             Output::Send { conn: ADMIN, tid, msg: Message::MgrCommandReply(r) } => {
                 self.replies.insert(tid, r);
@@ -235,6 +235,7 @@ impl Cluster {
                 Ok(Found::Names(names.collect()))
             }
             Job::Work { .. } => unreachable!("it takes long"),
+            Job::Values { .. } | Job::Sample { .. } | Job::Tell { .. } => unreachable!("there are no disks"),
         }
     }
 
@@ -273,7 +274,7 @@ impl Cluster {
     /// The work that is under way is over.
     pub fn over(&mut self, result: Result<Found, Failed>) {
         let (id, _) = self.works.pop_first().expect("something is under way");
-        self.w.input(Input::ImageDone { id, result });
+        self.w.input(Input::JobDone { id, result });
         self.go();
     }
 

@@ -44,7 +44,7 @@ fn a_task_is_kept_done_and_forgotten() {
     let again: Value = serde_json::from_str(&c.task("flatten", "child").2).unwrap();
     assert_eq!((&again["id"], &again["in_progress"], c.stored()), (&task["id"], &json!(true), 1));
     let id = *c.works.keys().next().unwrap();
-    c.w.input(Input::ImageProgress { id, done: 1, of: 4 });
+    c.w.input(Input::JobProgress { id, done: 1, of: 4 });
     let shown = c.tasks();
     assert_eq!((&shown[0]["in_progress"], &shown[0]["progress"]), (&json!(true), &json!(0.25)));
     let events = c.events();
@@ -204,7 +204,7 @@ fn nothing_is_done_before_the_monitors_know_the_client() {
     let again = start_in(&c.w.sent()).expect("it is tried again");
     c.w.input(Input::Client { start: again, started: Ok(addrs(5)) });
     let beacon = |o: &Output| matches!(o, Output::SendMon { msg: Message::MgrBeacon(b), .. } if b.client_addrs == [addrs(5)]);
-    let is_job = |o: &Output| matches!(o, Output::Image { .. });
+    let is_job = |o: &Output| matches!(o, Output::Job { .. });
     let sent = c.w.sent();
     assert!(sent.iter().any(beacon) && !sent.iter().any(is_job), "{sent:?}");
     let other = MgrClient { name: "rbd_support".to_owned(), addrs: addrs(6) };
@@ -214,12 +214,12 @@ fn nothing_is_done_before_the_monitors_know_the_client() {
     let jobs: Vec<u64> =
         c.w.sent()
             .into_iter()
-            .filter_map(|o| if let Output::Image { id, .. } = o { Some(id) } else { None })
+            .filter_map(|o| if let Output::Job { id, .. } = o { Some(id) } else { None })
             .collect();
     assert_eq!(jobs.len(), 2, "the tasks and the schedules of the pool");
 
     // Somebody shuts it out: another one does what it has left.
-    c.w.input(Input::ImageDone { id: jobs[0], result: failed(Errno::ESHUTDOWN) });
+    c.w.input(Input::JobDone { id: jobs[0], result: failed(Errno::ESHUTDOWN) });
     let sent = c.w.sent();
     assert!(sent.contains(&Output::EndClient));
     let third = start_in(&sent).expect("another one");
@@ -545,7 +545,7 @@ fn work_that_does_not_end_holds_no_other_pool() {
     let first = *c.works.keys().next().unwrap();
     let go_on = |c: &mut Cluster, done| {
         c.w.advance(Duration::from_secs(20));
-        c.w.input(Input::ImageProgress { id: first, done, of: 1 << 40 });
+        c.w.input(Input::JobProgress { id: first, done, of: 1 << 40 });
         c.go();
     };
     go_on(&mut c, 1);
@@ -563,21 +563,21 @@ fn what_may_be_kept_though_nobody_was_told_so_is_removed() {
     let name = c.name.clone();
     let tid = c.ask(json!({ "prefix": "rbd task add remove", "image_spec": format!("{name}/a") }));
     let look = c.w.sent().into_iter().find_map(|o| match o {
-        Output::Image { id, job } => Some((id, job)),
+        Output::Job { id, job } => Some((id, job)),
         _ => None,
     });
     let (id, job) = look.unwrap();
     let result = c.perform(job);
-    c.w.input(Input::ImageDone { id, result });
+    c.w.input(Input::JobDone { id, result });
     let keep = c.w.sent().into_iter().find_map(|o| match o {
-        Output::Image { id, job: Job::Keep { space, object, key, value } } => {
+        Output::Job { id, job: Job::Keep { space, object, key, value } } => {
             Some((id, space, object, key, value))
         }
         _ => None,
     });
     let (id, space, object, key, value) = keep.unwrap();
     c.kept.insert((space, object, key), value.unwrap());
-    c.w.input(Input::ImageDone { id, result: failed(Errno::EIO) });
+    c.w.input(Input::JobDone { id, result: failed(Errno::EIO) });
     c.go();
     assert_eq!((c.replies[&tid].result, c.stored(), c.works.len()), (-5, 0, 0));
 }

@@ -1,5 +1,4 @@
-//! The manager's client, which does what the core wants done to images. Another crate brings it, for clients
-//! lie above this one.
+//! The manager's client, which does the core's jobs. Another crate brings it, for clients lie above this one.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -60,7 +59,7 @@ impl Going {
 }
 
 /// The client while there is one, and what it does.
-pub(crate) struct Images {
+pub(crate) struct Jobs {
     clients: Arc<dyn Clients>,
     submit: Arc<dyn Fn(Input) + Send + Sync>,
     runtime: Handle,
@@ -77,7 +76,7 @@ struct State {
     jobs: BTreeMap<u64, (AbortHandle, watch::Sender<bool>)>,
 }
 
-impl Images {
+impl Jobs {
     /// Must be called within the runtime that carries the jobs.
     pub fn new(clients: Arc<dyn Clients>, submit: impl Fn(Input) + Send + Sync + 'static) -> Arc<Self> {
         let (submit, runtime) = (Arc::new(submit), Handle::current());
@@ -91,14 +90,14 @@ impl Images {
     /// A start that is ended, or followed by another one, may tell something all the same: the core knows it
     /// by its number.
     pub fn start(self: &Arc<Self>, start: u64) {
-        let images = Arc::clone(self);
+        let all = Arc::clone(self);
         let soon = self.clients.start();
         let mut state = self.state();
         state.start = Some(start);
         let starts = self.runtime.spawn(async move {
             let started = soon.await.map(|client| (client.addrs(), client));
             let started = {
-                let mut state = images.state();
+                let mut state = all.state();
                 if state.start != Some(start) {
                     return;
                 }
@@ -107,7 +106,7 @@ impl Images {
                     addrs
                 })
             };
-            (images.submit)(Input::Client { start, started });
+            (all.submit)(Input::Client { start, started });
         });
         if let Some(before) = state.starts.replace(starts.abort_handle()) {
             before.abort();
@@ -126,14 +125,14 @@ impl Images {
         let Some(client) = state.client.clone() else { return };
         let (stop, stopped) = watch::channel(false);
         let submit = Arc::clone(&self.submit);
-        let tell = Box::new(move |done, of| submit(Input::ImageProgress { id, done, of }));
+        let tell = Box::new(move |done, of| submit(Input::JobProgress { id, done, of }));
         let result = client.perform(job, Going { tell, told: Mutex::new(None), stop: stopped });
         drop(client);
-        let images = Arc::clone(self);
+        let all = Arc::clone(self);
         let task = self.runtime.spawn(async move {
             let result = result.await;
-            images.state().jobs.remove(&id);
-            (images.submit)(Input::ImageDone { id, result });
+            all.state().jobs.remove(&id);
+            (all.submit)(Input::JobDone { id, result });
         });
         // The task waits for this lock before it takes itself off.
         state.jobs.insert(id, (task.abort_handle(), stop));
@@ -158,7 +157,7 @@ mod tests {
     #[derive(Default)]
     struct Fakes {
         started: AtomicU32,
-        images: OnceLock<Arc<Images>>,
+        jobs: OnceLock<Arc<Jobs>>,
     }
 
     struct Fake(u32, Arc<Fakes>);
@@ -182,11 +181,11 @@ mod tests {
 
     impl Client for Fake {
         fn addrs(&self) -> AddrVec {
-            let images = self.1.images.get().expect("the images");
+            let all = self.1.jobs.get().expect("the jobs");
             // Of the first one the end comes when its start cannot be stopped any more.
             if self.0 == 0 {
-                images.end();
-                images.start(2);
+                all.end();
+                all.start(2);
             }
             at(self.0)
         }
@@ -200,9 +199,9 @@ mod tests {
     async fn a_start_that_was_ended_tells_no_addresses() {
         let fakes = Arc::new(Fakes::default());
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-        let images = Images::new(Arc::new(OfFakes(Arc::clone(&fakes))), move |input| drop(tell.send(input)));
-        assert!(fakes.images.set(Arc::clone(&images)).is_ok());
-        images.start(1);
+        let all = Jobs::new(Arc::new(OfFakes(Arc::clone(&fakes))), move |input| drop(tell.send(input)));
+        assert!(fakes.jobs.set(Arc::clone(&all)).is_ok());
+        all.start(1);
         let first = told.recv().await.expect("a client");
         assert_eq!(first, Input::Client { start: 2, started: Ok(at(1)) });
     }

@@ -1,7 +1,9 @@
-//! Disks below daemons: listed, and with what is expected of them, which the monitors keep.
+//! Disks below daemons: listed, and with what is expected of them, which the monitors keep; and their health.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod health;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,16 +1,18 @@
-//! What a manager has done to images: by a client of the cluster that logs in with the manager's key.
+//! What a manager has done to images, to objects and by OSDs: by a client of the cluster that logs in with the
+//! manager's key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::Reply;
 use bytes::Bytes;
-use daemons::images::job::{Failed, Found, ImageFacts, Job, MAX_NAMESPACES, Space, Work, share};
-use daemons::images::{Client, Clients, Going, Soon};
-use rados::{Cluster, Config, IoCtx};
+use daemons::client::job::{Failed, Found, ImageFacts, Job, MAX_NAMESPACES, Space, Work, share};
+use daemons::client::{Client, Clients, Going, Soon};
+use rados::{Cluster, Config, IoCtx, WriteOp};
 use rbd::pool::Room;
 use rbd::{Image, OpenOptions, feature, pool, trash};
-use types::{AddrVec, AuthName, EntityAddr, Errno};
+use types::{AddrVec, AuthName, EntityAddr, Errno, OsdId};
 
 use crate::place::Place;
 
@@ -23,6 +25,8 @@ const NAMESPACES: Room = Room { entries: MAX_NAMESPACES, bytes: 1 << 20 };
 /// its keys; and keys of one answer.
 const MAX_BYTES: usize = 2 << 20;
 const PAGE: usize = 64;
+/// Bytes of what a disk has told that are taken at once.
+const MAX_SAMPLE_BYTES: usize = 32 << 20;
 /// An object is copied from the parent as a whole: this is the largest that librbd makes. Source:
 /// CreateRequest::validate_order in src/librbd/image/CreateRequest.cc.
 const MAX_ORDER: u8 = 25;
@@ -111,6 +115,24 @@ async fn perform(cluster: &Cluster, job: Job, going: &Going) -> rbd::Result<Foun
             }
             Ok(Found::Nothing)
         }
+        Job::Values { pool, object, prefix, most } => {
+            let io = cluster.pool_by_id(pool).await?;
+            let (keys, cut) = values(&io, &object, &prefix, most).await?;
+            let cut = cut.then(String::new).into_iter().collect();
+            Ok(Found::Keys { keys: [(String::new(), keys)].into(), cut, is_whole: true })
+        }
+        Job::Sample { pool, object, key, value, from, most } => {
+            let io = cluster.pool_by_id(pool).await?;
+            let old = match io.omap_keys(&object, Bytes::new(), most as u64).await {
+                Err(e) if e.is_not_found() => BTreeSet::new(),
+                page => page?.0.into_iter().filter(|old| old.as_ref() < from.as_bytes()).collect(),
+            };
+            let op = WriteOp::new().omap_set([(key.into(), value.into())].into());
+            let op = if old.is_empty() { op } else { op.omap_rm_keys(old) };
+            io.write_op(&object, op).await?;
+            Ok(Found::Nothing)
+        }
+        Job::Tell { osd, json, within } => Ok(Found::Said(told(cluster, osd, &json, within).await?)),
         Job::Look { space, image } => {
             let io = inside(cluster, &space).await?;
             let image = Image::open(&io, &image, OpenOptions::read_only()).await?;
@@ -233,6 +255,45 @@ async fn load_inside(
         if !more || count == 0 {
             return Ok((here, Some(room)));
         }
+    }
+}
+
+/// Keys of an object that begin with `prefix`, `most` of them at most; whether there are more.
+async fn values(
+    io: &IoCtx,
+    object: &str,
+    prefix: &str,
+    most: usize,
+) -> rbd::Result<(BTreeMap<Bytes, Bytes>, bool)> {
+    let mut room = Room { entries: most, bytes: MAX_SAMPLE_BYTES };
+    let mut here: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+    loop {
+        let after = here.last_key_value().map(|(key, _)| key.clone()).unwrap_or_default();
+        let page =
+            match io.omap_vals(object, after, Bytes::copy_from_slice(prefix.as_bytes()), PAGE as u64).await {
+                Err(e) if e.is_not_found() => return Ok((here, false)),
+                page => page?,
+            };
+        let (count, more) = (page.entries.len(), page.more);
+        for (key, value) in page.entries {
+            if !room.take(key.len() + value.len()) {
+                return Ok((here, true));
+            }
+            here.insert(key, value);
+        }
+        if !more || count == 0 {
+            return Ok((here, false));
+        }
+    }
+}
+
+/// Gives an OSD a command; an answer that says no is one as well.
+async fn told(cluster: &Cluster, osd: OsdId, json: &str, within: Duration) -> rbd::Result<Reply> {
+    let told = tokio::time::timeout(within, cluster.osd_command(osd.0, json, Bytes::new())).await;
+    match told.unwrap_or(Err(Errno::ETIMEDOUT.into())) {
+        Ok(said) => Ok(Reply { code: 0, outs: said.status, data: said.output }),
+        Err(rados::Error::Command { errno, status }) => Ok(Reply::error(errno, status)),
+        Err(other) => Err(other.into()),
     }
 }
 

@@ -1,10 +1,12 @@
-//! What the manager has done to images and to the objects in which their pools keep things, and what comes of
-//! it.
+//! What the manager's client does: to images, to the objects in which pools keep things, and by commands to
+//! OSDs; and what comes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
-use types::{Errno, PoolId, Utime};
+use monitor::command::Reply;
+use types::{Errno, OsdId, PoolId, Utime};
 
 /// Namespaces of a pool that are looked at.
 pub const MAX_NAMESPACES: usize = 4_096;
@@ -34,6 +36,12 @@ pub enum Job {
     Namespaces { pool: PoolId },
     /// Sets a key of an object, or removes it.
     Keep { space: Space, object: &'static str, key: String, value: Option<String> },
+    /// About so many keys of an object at most that begin with this.
+    Values { pool: PoolId, object: String, prefix: String, most: usize },
+    /// Sets a key of an object, and removes those below `from` of the first `most`.
+    Sample { pool: PoolId, object: String, key: String, value: String, from: String, most: usize },
+    /// Gives an OSD a command, which has so long.
+    Tell { osd: OsdId, json: String, within: Duration },
     /// What an image is like.
     Look { space: Space, image: String },
     /// Whether an image is in the trash.
@@ -45,16 +53,20 @@ pub enum Job {
 }
 
 impl Job {
-    /// The pool that has to answer.
+    /// The pool that has to answer, if it is one.
     #[must_use]
-    pub fn pool(&self) -> PoolId {
+    pub fn pool(&self) -> Option<PoolId> {
         match self {
-            Self::Load { pool, .. } | Self::Namespaces { pool } => *pool,
+            Self::Load { pool, .. }
+            | Self::Namespaces { pool }
+            | Self::Values { pool, .. }
+            | Self::Sample { pool, .. } => Some(*pool),
             Self::Keep { space, .. }
             | Self::Look { space, .. }
             | Self::LookInTrash { space, .. }
             | Self::Names { space }
-            | Self::Work { space, .. } => space.pool,
+            | Self::Work { space, .. } => Some(space.pool),
+            Self::Tell { .. } => None,
         }
     }
 }
@@ -83,7 +95,7 @@ pub enum Work {
 }
 
 /// What was found where that was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Found {
     Nothing,
     /// Keys and values by namespace, of each namespace that was looked at.
@@ -99,6 +111,8 @@ pub enum Found {
         names: Vec<String>,
         is_whole: bool,
     },
+    /// What a daemon answered to a command.
+    Said(Reply),
     Image(ImageFacts),
     Names(BTreeMap<String, String>),
     /// The trash has more that may go, behind the image of this id first.
