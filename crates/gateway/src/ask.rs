@@ -52,6 +52,8 @@ pub enum Op {
         may_miss: bool,
     },
     WriteFull(Bytes),
+    /// Behind what is there.
+    Append(Bytes),
     SetAttr {
         name: Bytes,
         value: Bytes,

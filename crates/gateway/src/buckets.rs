@@ -51,6 +51,8 @@ pub struct NewBucket {
     pub number: u64,
     /// Buckets that the owner may have; none for no bound.
     pub max_buckets: Option<usize>,
+    /// What is kept of it besides its list of grants.
+    pub attrs: Attrs,
 }
 
 /// A bucket as it is stored.
@@ -210,7 +212,11 @@ impl Site {
                 return Plan::failed(Error::BucketExists);
             }
             match site.new_info(&new, now) {
-                Ok(info) => site.make_bucket(info, new.acl, tags, now),
+                Ok(info) => {
+                    let acl = (Bytes::from_static(ATTR_ACL), new.acl.to_bytes());
+                    let attrs = new.attrs.into_iter().chain([acl]).collect();
+                    site.make_bucket(info, attrs, tags, now)
+                }
                 Err(e) => Plan::failed(e),
             }
         })
@@ -266,7 +272,7 @@ impl Site {
     fn make_bucket(
         &self,
         info: BucketInfo,
-        acl: AccessControl,
+        attrs: Attrs,
         [instance_tag, entry_tag]: [Bytes; 2],
         now: RealTime,
     ) -> Plan<BucketInfo> {
@@ -279,7 +285,7 @@ impl Site {
         let instance = Write {
             object: self.instance_object(&info.bucket),
             data: info.to_bytes(),
-            attrs: Attrs::from([(Bytes::from_static(ATTR_ACL), acl.to_bytes())]),
+            attrs,
             over: Over::Nothing,
             version: Some(system::first_version(instance_tag.clone())),
             now,
@@ -577,6 +583,7 @@ mod tests {
             flags: Versioning::default(),
             number,
             max_buckets: Some(2),
+            attrs: <_>::default(),
         }
     }
 

@@ -131,6 +131,10 @@ impl Cluster {
                 }
             }
             Op::WriteFull(data) => fake.write_full(data)?,
+            Op::Append(data) => {
+                let known = fake.object.as_ref().map(|o| o.data.clone()).unwrap_or_default();
+                fake.write_full([&known[..], &data].concat().into())?;
+            }
             Op::SetAttr { name, value } => fake.set_xattr(&name, value)?,
             Op::RemoveAttr(name) => {
                 let object = fake.changed().as_mut().ok_or(Errno::ENOENT)?;

@@ -25,6 +25,12 @@ pub enum Error {
     /// There is no such part, or it is another one than the caller knows.
     InvalidPart,
     PartTooSmall,
+    /// Sums of parts, or of the whole, are others than the caller knows.
+    BadChecksum,
+    /// Parts have sums of other kinds than the upload was begun for.
+    OtherChecksum,
+    /// The parts are more or fewer bytes than the caller knows.
+    OtherSize,
     /// The bucket keeps versions, and what is asked for is a matter of those that do not.
     Versioned,
     /// A lock keeps the version.
@@ -86,6 +92,7 @@ impl Error {
             Self::TooManyBuckets | Self::QuotaExceeded => Errno::EDQUOT,
             Self::NoSuchPlacement | Self::InvalidArgument => Errno::EINVAL,
             Self::InvalidPart | Self::PartTooSmall => Errno::EINVAL,
+            Self::BadChecksum | Self::OtherChecksum | Self::OtherSize => Errno::EINVAL,
             Self::PreconditionFailed | Self::Raced => Errno::ECANCELED,
             Self::Locked | Self::Encrypted => Errno::EACCES,
             Self::Versioned | Self::Realm => Errno::EOPNOTSUPP,

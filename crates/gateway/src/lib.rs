@@ -19,6 +19,7 @@ mod site;
 mod system;
 
 // Users and buckets.
+mod bucket_logs;
 mod buckets;
 mod leftovers;
 mod owners;
@@ -33,12 +34,14 @@ mod turn;
 
 pub use ask::{Op, Output, Reply, Request};
 pub use boot::Start;
+pub use bucket_logs::{Appended, LogUnderWay};
 pub use buckets::{BucketState, BucketStats, NewBucket, ShardState};
 pub use error::Error;
 pub use garbage::{SHARDS as GARBAGE_SHARDS, Swept};
 pub use objects::{
     AttrChange, Complete, Condition, CopyTo, Finish, FinishPart, Head, Listed, ListedVersion, Listing, Lock,
-    MAX_PARTS, MIN_PART, Opened, Part, Removed, Remover, Seal, SharedBucket, Upload, UploadId, Written,
+    MAX_PARTS, MIN_PART, OfParts, Opened, Part, Removed, Remover, Seal, SharedBucket, Upload, UploadId,
+    Wanted, Written,
 };
 pub use plan::{Plan, Rados};
 pub use site::{Moment, Site};

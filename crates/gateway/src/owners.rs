@@ -81,6 +81,7 @@ mod tests {
             acl: AccessControl::private(owner("u")),
             placement: PlacementRule::default(),
             flags: Versioning::default(),
+            attrs: Attrs::new(),
             number: 1,
             max_buckets: None,
         };

@@ -153,6 +153,7 @@ fn a_bucket_is_made_as_radosgw_makes_it() {
         flags: Versioning::default(),
         number: 1,
         max_buckets: Some(1000),
+        attrs: <_>::default(),
     };
     let mut moment = Moment { now: entry.created, entropy: &mut entropy };
     let info = session().create_bucket(new, &mut moment).run(&mut cluster).unwrap();

@@ -12,6 +12,7 @@ use clap::Args;
 use gateway::{Error, Moment, Site, Start, Subusers};
 use rados::Cluster;
 use rgwio::{Limits, Performer, Worker};
+use s3::encryption::{self, Ring};
 use s3::{Bounds, Front, Gateway, Settings};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,6 +21,7 @@ use zeroize::Zeroizing;
 
 use crate::connect::ConnectArgs;
 use crate::layout::{ClusterDir, PidLock};
+use crate::rgw_keys::ConfigKeys;
 use crate::rgw_options;
 
 /// Requests under way may take this long once the server is told to stop.
@@ -32,6 +34,7 @@ const SECRET_LETTERS: usize = 40;
 pub const HELP: &str = "\
 It stores what Ceph's radosgw 16.2 stores: both run side by side on one set of pools, and radosgw-admin administers either.
 Pools that are missing are made. Its key needs the rights of a radosgw: mon 'allow rw' osd 'allow rwx'.
+What clients want encrypted without a key of theirs (SSE-S3) has keys that the monitors keep (config-key rgw/sse-s3/...): with these it is lost.
 
 A user, then a server, then a client:
   loligo rgw --add-user alice        prints an access key and a secret
@@ -72,6 +75,9 @@ pub struct RgwArgs {
     /// o'clock UTC.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     rgw_lc_debug_interval: u32,
+    /// Seconds until a log of a bucket becomes an object, where the bucket's settings do not say it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=604_800))]
+    rgw_bucket_logging_obj_roll_time: u32,
     /// Make a user with this name, print its access key and secret, and end.
     #[arg(long, value_name = "NAME")]
     add_user: Option<String>,
@@ -175,10 +181,13 @@ pub fn run(args: &RgwArgs) -> Result<()> {
             }
             None => {
                 let options = rgw_options::in_force(&cluster_of_options, &name, file).await?;
+                let keys = Arc::new(ConfigKeys(cluster_of_options.clone()));
+                let stored = Some(Arc::new(Ring::new(keys)));
                 let settings = Settings {
                     zonegroup: args.rgw_zonegroup.clone(),
-                    encryption: rgw_options::encryption(&options)?,
+                    encryption: encryption::Settings { stored, ..rgw_options::encryption(&options)? },
                     websites: rgw_options::websites(&options)?,
+                    log_roll_s: args.rgw_bucket_logging_obj_roll_time,
                 };
                 // Some are secrets, of which the settings have what they need.
                 drop(options);

@@ -74,6 +74,7 @@ pub fn encryption(options: &GatewayOptions) -> Result<encryption::Settings> {
         trusts_proxy: is_on(options, "rgw_trust_forwarded_https")?,
         service,
         default_key,
+        stored: None,
     })
 }
 

@@ -41,6 +41,9 @@ const CONTEXT: &[u8] = b"user.rgw.crypt.context";
 const CUSTOMER: &[u8] = b"SSE-C-AES256";
 const SERVICE: &[u8] = b"SSE-KMS";
 const AUTOMATIC: &[u8] = b"RGW-AUTO";
+/// SSE-S3 in releases behind 16.2, which does not know it. Source: rgw_s3_prepare_encrypt in
+/// src/rgw/rgw_crypt.cc of 17.2.
+const STORED: &[u8] = b"AES256";
 
 /// A key that nobody sees in a log, and of which nothing stays in memory.
 #[derive(Clone)]
@@ -177,6 +180,8 @@ pub enum Encryption {
     Service { key_id: Bytes, selector: Bytes, context: Bytes },
     /// It is derived of the gateways' own.
     Automatic { selector: Bytes },
+    /// It is derived of a bucket's, which has this name in a store of ours.
+    Stored { key_id: Bytes, selector: Bytes },
     /// Made by something else than radosgw 16.2.
     Unknown,
 }
@@ -205,8 +210,16 @@ impl Encryption {
             [(SELECTOR, selector), (MODE, mode)] if mode == AUTOMATIC && selects(selector) => {
                 Self::Automatic { selector: selector.clone() }
             }
+            [(KEY_ID, id), (SELECTOR, selector), (MODE, mode)] if mode == STORED && selects(selector) => {
+                Self::Stored { key_id: id.clone(), selector: selector.clone() }
+            }
             _ => Self::Unknown,
         })
+    }
+
+    /// Whether radosgw 16.2 takes the stored bytes for the client's: it is to be kept from them.
+    pub fn is_unknown_to_16_2(&self) -> bool {
+        matches!(self, Self::Stored { .. })
     }
 
     /// Whether an attribute is one of those that tell of encryption.
@@ -226,6 +239,9 @@ impl Encryption {
                 context.into_iter().chain(others).map(pair).collect()
             }
             Self::Automatic { selector } => [(SELECTOR, selector), mode(AUTOMATIC)].map(pair).into(),
+            Self::Stored { key_id, selector } => {
+                [(KEY_ID, key_id), (SELECTOR, selector), mode(STORED)].map(pair).into()
+            }
             Self::Unknown => Vec::new(),
         }
     }
@@ -282,6 +298,29 @@ mod tests {
             hex(&vector(0xff_ffff_f000)),
             hex(&(u128::from_be_bytes(VECTOR) + 0xf_ffff_ff00).to_be_bytes())
         );
+    }
+
+    #[test]
+    fn heads_tell_what_was_said_to_them() {
+        let (key_id, selector) = (Bytes::from("id"), Bytes::from(vec![7; KEY]));
+        for said in [
+            Encryption::Customer { key_md5: "sum".into() },
+            Encryption::Service {
+                key_id: key_id.clone(),
+                selector: selector.clone(),
+                context: "e30=".into(),
+            },
+            Encryption::Automatic { selector: selector.clone() },
+            Encryption::Stored { key_id: key_id.clone(), selector },
+        ] {
+            let attrs: BTreeMap<Bytes, Bytes> = said.attrs().into_iter().collect();
+            assert_eq!(Encryption::told_by(&attrs), Some(said.clone()));
+            assert_eq!(said.is_unknown_to_16_2(), attrs[MODE] == STORED);
+            assert!(attrs.keys().all(|name| Encryption::tells(name)));
+        }
+        // Of a key that is too short no object's follows.
+        let short = Encryption::Stored { key_id, selector: "short".into() }.attrs().into_iter().collect();
+        assert_eq!(Encryption::told_by(&short), Some(Encryption::Unknown));
     }
 
     #[test]

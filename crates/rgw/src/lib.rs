@@ -24,10 +24,14 @@ pub mod policy;
 
 // Buckets.
 mod bucket;
+mod bucket_encryption;
+mod bucket_logging;
+mod cksum;
 mod cors;
 mod layout;
 mod lifecycle;
 mod object_lock;
+mod ownership;
 mod public_access;
 mod topic;
 mod website;
@@ -54,6 +58,9 @@ mod notice;
 
 pub use acl::{AccessControl, AccessList, Grant, Grantee, Owner, Permissions, Referer};
 pub use bucket::{BucketInfo, EntryPoint, Versioning};
+pub use bucket_encryption::{BucketEncryption, EncryptionRule};
+pub use bucket_logging::{BucketLogging, LogKeys, LogKind};
+pub use cksum::{Cksum, CksumKind};
 pub use cors::{Cors, CorsRule};
 pub use crypt::{Cipher, Encryption};
 pub use garbage::{Chain, Garbage, GarbageObject};
@@ -66,6 +73,7 @@ pub use names::{Bucket, ExplicitPlacement, Key, Object, Pool, RawObject, UserId}
 pub use notice::{Notice, NoticeOp, Noticed, ObjectVersion};
 pub use object::{CompressedBlock, Compression, OlhInfo, OlhPending, PartInfo, Tags, UploadInfo};
 pub use object_lock::{DefaultRetention, LegalHold, ObjectLock, Retention};
+pub use ownership::Ownership;
 pub use period::{Period, PeriodConfig, PeriodMap, Realm};
 pub use placement::PlacementRule;
 pub use public_access::PublicAccessBlock;

@@ -1,12 +1,12 @@
 //! What an object's attributes say of it, apart from its manifest and its rights.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer, wire_struct};
 use types::RealTime;
 
-use crate::{Manifest, Object, PlacementRule};
+use crate::{Cksum, Manifest, Object, PlacementRule};
 
 /// The attribute `user.rgw.x-amz-tagging`. Source: RGWObjTags in src/rgw/rgw_tag.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,6 +79,24 @@ impl Default for Compression {
     }
 }
 
+impl Compression {
+    /// No compressor: what is stored is encrypted in a way that radosgw 16.2 does not know. Told that it is
+    /// compressed by something that it does not have, it refuses to read it; of a copy that it makes it keeps
+    /// this attribute in any case. Source: RGWGetObj_Decompress::handle_data in src/rgw/rgw_compression.cc.
+    const SEALED: &[u8] = b"loligo-encrypted";
+
+    /// Says of so many bytes that they are sealed. radosgw needs a block in any case.
+    pub fn sealed(size: u64) -> Self {
+        let block = CompressedBlock { original: 0, stored: 0, length: size };
+        Self { kind: Bytes::from_static(Self::SEALED), size, message: None, blocks: vec![block] }
+    }
+
+    /// Whether the stored bytes are compressed by nothing.
+    pub fn is_sealed(&self) -> bool {
+        self.kind == Self::SEALED
+    }
+}
+
 impl Encode for Compression {
     fn encode(&self, w: &mut Writer) {
         w.envelope(2, 1, |w| {
@@ -112,11 +130,15 @@ pub struct PartInfo {
     pub compression: Compression,
     /// Bytes as clients see them.
     pub accounted_size: u64,
+    /// 16.2 passes over it.
+    pub checksum: Option<Cksum>,
 }
 
 impl Encode for PartInfo {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(4, 2, |w| {
+        // With a sum as releases behind 16.2 write it, and otherwise as 16.2 does.
+        let version = if self.checksum.is_some() { 6 } else { 4 };
+        w.envelope(version, 2, |w| {
             self.number.encode(w);
             self.size.encode(w);
             self.etag.encode(w);
@@ -124,12 +146,17 @@ impl Encode for PartInfo {
             self.manifest.encode(w);
             self.compression.encode(w);
             self.accounted_size.encode(w);
+            if self.checksum.is_some() {
+                // Places of the part that were given up before.
+                BTreeSet::<Bytes>::new().encode(w);
+                self.checksum.encode(w);
+            }
         });
     }
 }
 impl Decode for PartInfo {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.legacy_envelope("part", 4, 2, |r, version| {
+        r.legacy_envelope("part", 6, 2, |r, version| {
             let (number, size) = (r.u32()?, r.u64()?);
             let mut p = Self { number, size, accounted_size: size, ..Self::default() };
             (p.etag, p.modified) = (r.blob()?, Decode::decode(r)?);
@@ -138,6 +165,10 @@ impl Decode for PartInfo {
             }
             if version >= 4 {
                 (p.compression, p.accounted_size) = (Decode::decode(r)?, r.u64()?);
+            }
+            if version >= 6 {
+                BTreeSet::<Bytes>::decode(r)?;
+                p.checksum = Decode::decode(r)?;
             }
             Ok(p)
         })
@@ -149,5 +180,32 @@ impl Decode for PartInfo {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadInfo {
     pub placement: PlacementRule,
+    /// radosgw 16.2 cannot read it, and so takes no part: it would store parts plain in an object that is
+    /// told to be encrypted.
+    pub is_sealed: bool,
 }
-wire_struct!(UploadInfo(1, 1) { placement });
+
+impl UploadInfo {
+    /// A version that no release of Ceph's can read.
+    const SEALED: u8 = u8::MAX;
+}
+
+impl Encode for UploadInfo {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.is_sealed { Self::SEALED } else { 1 };
+        w.envelope(version, version, |w| self.placement.encode(w));
+    }
+}
+impl Decode for UploadInfo {
+    const MIN_SIZE: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("upload", Self::SEALED, |r, env| {
+            let (compat, ours) = (env.compat, 1);
+            let is_sealed = compat == Self::SEALED;
+            if compat > ours && !is_sealed {
+                return Err(DecodeError::Incompatible { what: "upload", compat, ours });
+            }
+            Ok(Self { placement: Decode::decode(r)?, is_sealed })
+        })
+    }
+}

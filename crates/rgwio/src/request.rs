@@ -120,6 +120,7 @@ fn write_step(to: WriteOp, op: Op) -> Result<WriteOp, Errno> {
             if may_miss { removed.flag_last(op_flags::FAILOK) } else { removed }
         }
         Op::WriteFull(data) => to.write_full(data),
+        Op::Append(data) => to.append(data),
         Op::SetAttr { name, value } => to.set_xattr(&text(&name)?, value),
         Op::RemoveAttr(name) => to.rm_xattr(&text(&name)?),
         Op::OmapSet(entries) => to.omap_set(entries),

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Uri};
 use md5::{Digest, Md5};
+use rgw::CksumKind;
 use s3s::{S3ErrorCode, S3Result, s3_error};
 
 use crate::body::Checks;
-use crate::checksum::Checksum;
+use crate::checksum::{Checksum, header_of};
 use crate::errors;
 use crate::sign::{self, Payload, chunks::Decoder, header};
 
@@ -73,7 +74,7 @@ const KNOWN: [(Method, bool, &[&str]); 6] = [
             "accelerate",
         ],
     ),
-    (Method::POST, false, &["delete"]),
+    (Method::POST, false, &["delete", "logging"]),
     (
         Method::DELETE,
         false,
@@ -280,7 +281,7 @@ pub fn checks(parts: &Parts, payload: Payload, key: Option<sign::ChunkKey>, leng
     let mut named: Vec<(Checksum, Option<String>)> = Vec::new();
     // A completion's is that of the object, not of the document that names its parts.
     let completes = parts.method == Method::POST && query_names(parts).contains(&"uploadId");
-    for name in Checksum::HEADERS.into_iter().filter(|_| !completes) {
+    for name in CksumKind::ALL.map(header_of).into_iter().filter(|_| !completes) {
         if let (Some(said), Some(sum)) = (header(parts, name), Checksum::of(name)) {
             named.push((sum, Some(said.to_owned())));
         }
@@ -303,6 +304,7 @@ pub fn checks(parts: &Parts, payload: Payload, key: Option<sign::ChunkKey>, leng
     if named.len() > 1 {
         return Err(s3_error!(InvalidRequest, "a request has one checksum"));
     }
+    checks.summed.kind = named.first().map(|(sum, _)| sum.kind());
     checks.checksums = named;
     Ok(checks)
 }

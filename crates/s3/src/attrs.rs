@@ -93,10 +93,15 @@ pub fn acl(head: &Head) -> S3Result<AccessControl> {
     Ok(acl.map_err(|e| errors::of(e.into()))?.unwrap_or_default())
 }
 
-/// An object of which the stored bytes are compressed.
+/// An object of which the stored bytes are compressed. What says that it is sealed, and not by which key, has
+/// lost that on its way, and is read by nobody.
 pub fn is_compressed(head: &Head) -> bool {
     let none = |raw: &Bytes| {
-        rgw::Compression::from_bytes(raw.clone()).is_ok_and(|c| c.kind == rgw::Compression::default().kind)
+        let is_sealed = || head.encryption().is_some_and(|e| e.is_unknown_to_16_2());
+        let none = |c: rgw::Compression| {
+            c.kind == rgw::Compression::default().kind || (c.is_sealed() && is_sealed())
+        };
+        rgw::Compression::from_bytes(raw.clone()).is_ok_and(none)
     };
     head.attrs.get(&b"user.rgw.compression"[..]).is_some_and(|raw| !none(raw))
 }

@@ -5,16 +5,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use rgw::{Cksum, CksumKind};
 use s3s::{S3Error, S3ErrorCode, s3_error};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, Sleep};
 
-use crate::checksum::Checksum;
+use crate::checksum::{self, Checksum};
 use crate::sign::chunks::Decoder;
 
 /// How long a client may send nothing of a body that it has begun.
@@ -104,6 +106,22 @@ pub struct Checks {
     pub checksums: Vec<(Checksum, Option<String>)>,
     /// Bytes, as they are taken out of chunks.
     pub length: u64,
+    /// The sum that the client gave, when it proved right.
+    pub summed: Summed,
+}
+
+/// The sum of a body that came to a good end.
+#[derive(Debug, Clone, Default)]
+pub struct Summed {
+    /// Which one is to come.
+    pub kind: Option<CksumKind>,
+    sum: Arc<OnceLock<Cksum>>,
+}
+
+impl Summed {
+    pub fn get(&self) -> Option<Cksum> {
+        self.sum.get().cloned()
+    }
 }
 
 #[derive(Debug)]
@@ -158,9 +176,11 @@ impl<B> Checked<B> {
         for (sum, said) in std::mem::take(&mut self.checks.checksums) {
             let behind = trailers.iter().find(|(name, _)| name == sum.header()).map(|(_, value)| value);
             let said = said.as_ref().or(behind).ok_or(BodyError::Malformed)?;
-            if !sum.is(said) {
+            let sum = sum.finish();
+            if !checksum::is(&sum, said) {
                 return Err(BodyError::Checksum);
             }
+            let _ = self.checks.summed.sum.set(sum);
         }
         Ok(())
     }

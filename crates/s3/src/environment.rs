@@ -26,8 +26,12 @@ const HEADERS: [&str; 7] = [
 /// Of these, those that copies alone act by.
 const OF_COPIES: [&str; 2] = ["x-amz-copy-source", "x-amz-metadata-directive"];
 /// The same of what makes an object, also where an upload begins.
-const OF_ENCRYPTION: [&str; 2] =
-    ["x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id"];
+const OF_ENCRYPTION: [&str; 3] = [
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    // 16.2 does not know it.
+    "x-amz-server-side-encryption-customer-algorithm",
+];
 /// Bytes of a header's value: patterns are compared with it.
 const MAX_VALUE: usize = 4 << 10;
 /// Keys of a page, unless fewer are asked for.

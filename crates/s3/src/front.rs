@@ -20,9 +20,10 @@ use crate::body::{Checked, Checks};
 use crate::config::{Asked, Config, answer_for, preflight};
 use crate::environment::{self, Way};
 use crate::form::{self, Form};
+use crate::logging::{Seed, logged};
 use crate::ops::copies::CopyFrom;
 use crate::ops::reader::Room;
-use crate::ops::{MadeVersion, RequestId};
+use crate::ops::{Made, RequestId};
 use crate::shares::{Share, Shares};
 use crate::sign::{self, Payload, Signature, header};
 use crate::state::{Gateway, now};
@@ -94,14 +95,17 @@ impl Front {
         let mends = mend_of(request.method(), request.uri());
         let is_admin = admin::is_for(request.uri());
         let mut page = page(&request).filter(|_| !is_admin);
+        let seed = Seed::of(&request, &id, peer);
+        request.extensions_mut().insert(seed.removals());
         request.extensions_mut().insert(RequestId(id.clone()));
-        let made = MadeVersion::default();
+        let made = Made::default();
         request.extensions_mut().insert(made.clone());
         let (result, share) = match self.admit(request, peer).await {
             Ok((admitted, caller, share)) => {
                 if let (Admitted::Page(visit), Some(page)) = (&admitted, &mut page) {
                     page.bucket.clone_from(&visit.bucket);
                 }
+                let is_beside = matches!(admitted, Admitted::Page(_) | Admitted::Admin(_));
                 let (answered, told) = match page.take().filter(|page| !page.bucket.is_empty()) {
                     None => (self.carry_out(admitted).await, None),
                     Some(page) => {
@@ -114,6 +118,11 @@ impl Front {
                 let answered = match (mends, answered) {
                     (Some(mend), Ok(answered)) => mended(answered, mend).await,
                     (_, answered) => answered,
+                };
+                // Sites' pages and what administrators ask for are beside S3: a bucket's log has S3's requests.
+                let answered = match is_beside {
+                    true => answered,
+                    false => logged(&self.gateway, &caller, &seed, answered).await,
                 };
                 let answered = answered.or_else(|e| failed(e, &id, is_admin)).map(|mut answered| {
                     answered.headers_mut().extend(told.unwrap_or_default());
@@ -133,8 +142,8 @@ impl Front {
         if is_part && response.status() == StatusCode::OK {
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
-        if let Some(Ok(version)) = made.0.get().map(|version| version.parse()) {
-            response.headers_mut().insert("x-amz-version-id", version);
+        if let Some(headers) = made.0.get() {
+            response.headers_mut().extend(headers.clone());
         }
         if let Ok(id) = id.parse() {
             response.headers_mut().insert("x-amz-request-id", id);
@@ -202,6 +211,7 @@ impl Front {
         let (pays, owners) = (asked::pays(&parts), asked::expected_owners(&parts)?);
         let caller = Caller::new(user).asking(env, asked::take_tenant(&mut parts)?, pays).expecting(owners);
         parts.extensions.insert(Arc::new(encryption::Asked::take(&mut parts.headers, settings)));
+        parts.extensions.insert(checks.summed.clone());
         let body = Checked::new(body, checks);
         if is_data {
             let request = library(parts, Body::http_body_unsync(body), length, &caller)?;
@@ -213,6 +223,7 @@ impl Front {
         let (bucket, key) = asked::path(&parts)?;
         let version = asked::version(&parts)?;
         let admitted = match config::find(&parts.method, &asked::query_names(&parts), key.is_some()) {
+            Some(_) if bucket.is_empty() => return Err(S3ErrorCode::MethodNotAllowed.into()),
             Some(config) => {
                 let (caller, headers) = (caller.clone(), parts.headers);
                 let asked = Asked { caller, bucket, key, version, headers, document };

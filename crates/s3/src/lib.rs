@@ -24,6 +24,7 @@ mod config;
 pub mod encryption;
 mod errors;
 mod form;
+mod logging;
 mod ops;
 mod state;
 mod tags;

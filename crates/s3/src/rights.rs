@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use codec::Decode;
 use rgw::policy::{Action, EXISTING_TAG, Effect, Environment, Policy};
-use rgw::{AccessControl, Grant, Permissions, Tags};
+use rgw::{AccessControl, Grant, Ownership, Permissions, Tags};
 
 use crate::attrs::{self, Attrs};
 use crate::state::BucketView;
@@ -26,7 +26,8 @@ fn kind(action: Action) -> u32 {
         A::GetBucketPolicyStatus | A::GetBucketRequestPayment | A::GetBucketTagging => 1,
         A::GetBucketPublicAccessBlock | A::GetBucketVersioning | A::GetBucketWebsite => 1,
         A::GetBucketObjectLockConfiguration | A::GetObjectRetention | A::GetObjectLegalHold => 1,
-        A::GetLifecycleConfiguration => 1,
+        A::GetLifecycleConfiguration | A::GetEncryptionConfiguration => 1,
+        A::GetBucketOwnershipControls | A::GetBucketLogging => 1,
         A::GetObject | A::GetObjectAcl | A::GetObjectTagging | A::ListAllMyBuckets | A::ListBucket => 1,
         A::GetObjectVersion | A::GetObjectVersionAcl | A::GetObjectVersionTagging => 1,
         A::ListBucketMultipartUploads | A::ListBucketVersions | A::ListMultipartUploadParts => 1,
@@ -136,7 +137,13 @@ impl BucketView {
         };
         let is_at_home = caller.user().is_some_and(|info| info.id.tenant == self.info.bucket.tenant);
         let own = caller.said(env, action, &name, is_at_home);
-        let buckets = self.policy.iter().map(|policy| policy.eval(env, &caller.id(), action, &name));
+        // What a policy opens to everybody is the owner's alone, where that is so restricted.
+        let is_shut = self.public.restrict_buckets && !caller.is(&self.info.owner);
+        let opens = |said: Effect, policy: &Policy| said == Effect::Allow && is_shut && policy.is_public();
+        let buckets = self.policy.iter().map(|policy| match policy.eval(env, &caller.id(), action, &name) {
+            said if opens(said, policy) => Effect::Pass,
+            said => said,
+        });
         Effect::of(buckets.chain([own]))
     }
 
@@ -153,7 +160,15 @@ impl BucketView {
     pub fn may(&self, caller: &Caller, action: Action) -> bool {
         let said = self.said(caller, caller.env(), action, None);
         let granted = said == Effect::Allow || (said == Effect::Pass && self.grants(caller, action));
-        caller.may(action) && self.is_paid(caller) && granted
+        self.noted(caller, said, caller.may(action) && self.is_paid(caller) && granted)
+    }
+
+    /// The same, noted where it is so by grants to others than the owner.
+    fn noted(&self, caller: &Caller, said: Effect, may: bool) -> bool {
+        if may && said == Effect::Pass && !caller.is(&self.acl.owner.id) {
+            caller.let_by_grants();
+        }
+        may
     }
 
     /// The same of what the owner alone may do, unless a policy says otherwise.
@@ -168,7 +183,7 @@ impl BucketView {
         let said = self.said(caller, caller.env(), action, Some(key));
         let granted = || allows(&self.acl, caller, Permissions::WRITE, self.groups());
         let granted = said == Effect::Allow || (said == Effect::Pass && granted());
-        caller.may(action) && self.is_paid(caller) && granted
+        self.noted(caller, said, caller.may(action) && self.is_paid(caller) && granted)
     }
 
     /// Whether a caller may do something with an object that is there.
@@ -176,15 +191,21 @@ impl BucketView {
         let env = self.env_with_tags(caller, target.attrs);
         let said = self.said(caller, &env, action, Some(target.key));
         let wanted = action.grant();
-        let granted =
-            || wanted.is_some_and(|p| allows_object(&self.acl, target.acl, caller, p, self.groups()));
+        // Where lists of grants count for nothing, all is the bucket owner's.
+        let owners = || AccessControl::private(self.acl.owner.clone());
+        let own = (self.ownership == Some(Ownership::Enforced)).then(owners);
+        let acl = own.as_ref().unwrap_or(target.acl);
+        let granted = || wanted.is_some_and(|p| allows_object(&self.acl, acl, caller, p, self.groups()));
         let granted = said == Effect::Allow || (said == Effect::Pass && granted());
-        caller.may(action) && self.is_paid(caller) && granted
+        self.noted(caller, said, caller.may(action) && self.is_paid(caller) && granted)
     }
 
     /// Whether a caller is told that there is no such object: to others all are alike.
-    pub fn may_miss(&self, caller: &Caller) -> bool {
-        match self.said(caller, caller.env(), Action::ListBucket, None) {
+    pub fn may_miss(&self, caller: &Caller, key: &[u8]) -> bool {
+        // It is as a list of this name alone would show it.
+        let mut env = caller.env().clone();
+        env.insert("s3:prefix".to_owned(), String::from_utf8_lossy(key).into_owned());
+        match self.said(caller, &env, Action::ListBucket, None) {
             _ if caller.is(&self.acl.owner.id) => true,
             Effect::Allow => true,
             Effect::Deny => false,

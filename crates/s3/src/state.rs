@@ -9,12 +9,16 @@ use bytes::Bytes;
 use codec::Decode;
 use gateway::{BucketState, Error, Moment, Plan, SharedBucket, Site};
 use rgw::policy::{Action, MAX_POLICY, Policy};
-use rgw::{AccessControl, BucketInfo, Cors, Lifecycle, PublicAccessBlock, UserInfo, Versioning};
+use rgw::{
+    AccessControl, BucketEncryption, BucketInfo, BucketLogging, Cors, Lifecycle, Ownership,
+    PublicAccessBlock, UserInfo, Versioning,
+};
 use rgwio::Performer;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 use types::{RealTime, Utime};
 
 use crate::attrs::Attrs;
+use crate::encryption::Place;
 use crate::errors;
 use crate::turns::Turns;
 use crate::users::{Cache, Caller, Known};
@@ -24,6 +28,12 @@ pub const ACL: &[u8] = b"user.rgw.acl";
 pub const POLICY: &[u8] = b"user.rgw.iam-policy";
 pub const PUBLIC_ACCESS: &[u8] = b"user.rgw.public-access";
 pub const CORS: &[u8] = b"user.rgw.cors";
+/// Source: RGW_ATTR_BUCKET_LOGGING in src/rgw/rgw_common.h of 20.
+pub const LOGGING: &[u8] = b"user.rgw.logging";
+/// Source: RGW_ATTR_OWNERSHIP_CONTROLS in src/rgw/rgw_common.h of 20.
+pub const OWNERSHIP: &[u8] = b"user.rgw.ownership-controls";
+/// Source: RGW_ATTR_BUCKET_ENCRYPTION_POLICY in src/rgw/rgw_common.h of 17.2.
+pub const ENCRYPTION: &[u8] = b"user.rgw.sse-s3.policy";
 /// A user's own policies: their texts by their names. Source: RGW_ATTR_USER_POLICY.
 const USER_POLICY: &[u8] = b"user.rgw.user-policy";
 /// Policies of one user. Source: rgw_user_policies_max_num in src/common/options.cc.
@@ -38,6 +48,9 @@ pub struct Settings {
     pub zonegroup: String,
     pub encryption: crate::encryption::Settings,
     pub websites: crate::website::Settings,
+    /// Seconds until a bucket's log is closed, where its settings do not say it. Source:
+    /// rgw_bucket_logging_obj_roll_time of 20.
+    pub log_roll_s: u32,
 }
 
 /// Shared by all requests; cheap to clone.
@@ -57,6 +70,8 @@ struct Inner {
     buckets: Cache<(Bytes, String), Arc<BucketView>>,
     /// Of changes of buckets, by their ids.
     changes: Turns<Bytes>,
+    /// Of logs of buckets that are ended.
+    logs: Turns<Bytes>,
     numbers: AtomicU64,
 }
 
@@ -70,6 +85,9 @@ pub struct BucketView {
     pub policy: Option<Policy>,
     pub cors: Option<Cors>,
     pub lifecycle: Option<Lifecycle>,
+    pub encryption: Option<BucketEncryption>,
+    pub logging: Option<BucketLogging>,
+    pub ownership: Option<Ownership>,
     /// There is a policy, and it cannot be read: nobody knows what it forbids.
     is_unread: bool,
 }
@@ -84,13 +102,33 @@ impl BucketView {
         let public = decoded(attrs, PUBLIC_ACCESS)?.unwrap_or_default();
         let cors = decoded(attrs, CORS)?;
         let lifecycle = decoded(attrs, gateway::lifecycle::ATTR)?;
+        let encryption = decoded(attrs, ENCRYPTION)?;
+        let logging = decoded(attrs, LOGGING)?;
+        let ownership = decoded(attrs, OWNERSHIP)?;
         let info: Arc<BucketInfo> = Arc::new(state.instance.value.clone());
         let tenant = String::from_utf8_lossy(&info.bucket.tenant);
         let policy = attrs.get(POLICY).filter(|text| !text.is_empty());
         let policy = policy.map(|text| Policy::read(text, &tenant));
         let is_unread = matches!(policy, Some(Err(_)));
         let policy = policy.and_then(Result::ok);
-        Ok(Self { info, acl, public, policy, cors, lifecycle, is_unread, state })
+        Ok(Self {
+            info,
+            acl,
+            public,
+            policy,
+            cors,
+            lifecycle,
+            encryption,
+            logging,
+            ownership,
+            is_unread,
+            state,
+        })
+    }
+
+    /// The bucket as what is written to it sees it.
+    pub fn place(&self) -> Place<'_> {
+        Place { bucket_id: &self.info.bucket.id, default: self.encryption.as_ref() }
     }
 
     /// Whether grants to everybody count.
@@ -159,8 +197,8 @@ pub fn caller<T>(request: &S3Request<T>) -> Caller {
 impl Gateway {
     pub fn new(site: Site, performer: Performer, settings: Settings) -> Self {
         let (users, owners, buckets) = (Cache::new(), Cache::new(), Cache::new());
-        let (changes, numbers) = (Turns::new(), AtomicU64::new(1));
-        let inner = Inner { site, settings, users, owners, buckets, changes, numbers };
+        let (changes, logs, numbers) = (Turns::new(), Turns::new(), AtomicU64::new(1));
+        let inner = Inner { site, settings, users, owners, buckets, changes, logs, numbers };
         Self { inner: Arc::new(inner), performer }
     }
 
@@ -290,6 +328,26 @@ impl Gateway {
         let plan = self.site().bucket(&caller.tenant(), &name.to_owned().into());
         let state = self.read(plan).await.map_err(errors::of)?;
         BucketView::read(state).map_err(errors::of)
+    }
+
+    /// A bucket as it was a moment ago, whatever there is to say against its use; read anew, unless what
+    /// `is_cached` alone is wanted.
+    pub async fn known_bucket(
+        &self,
+        caller: &Caller,
+        name: &str,
+        is_cached: bool,
+    ) -> Option<Arc<BucketView>> {
+        match self.inner.buckets.get(&(caller.tenant(), name.to_owned())) {
+            Some(view) => Some(view),
+            None if is_cached => None,
+            None => self.fresh_bucket(caller, name).await.ok().map(Arc::new),
+        }
+    }
+
+    /// Waits for a turn at a log that is to be ended.
+    pub async fn log_turn(&self, log: Bytes, patience: Duration) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        self.inner.logs.take(log, patience).await
     }
 
     /// Has a bucket read anew.

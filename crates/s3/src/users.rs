@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,8 @@ pub struct Caller {
     pays: bool,
     /// Whose the bucket is to be, and that of what is copied.
     expects: [Option<String>; 2],
+    /// A list of grants let the caller do what no policy, and no ownership, did.
+    by_grants: Arc<AtomicBool>,
 }
 
 impl Caller {
@@ -101,6 +104,15 @@ impl Caller {
     pub fn means(&self, owner: &UserId) -> bool {
         let [expected, _] = &self.expects;
         expected.as_ref().is_none_or(|expected| owner.to_text() == expected.as_bytes())
+    }
+
+    /// Notes that grants let the caller do something.
+    pub fn let_by_grants(&self) {
+        self.by_grants.store(true, Ordering::Relaxed);
+    }
+
+    pub fn was_let_by_grants(&self) -> bool {
+        self.by_grants.load(Ordering::Relaxed)
     }
 
     /// Nobody in particular, at an address.

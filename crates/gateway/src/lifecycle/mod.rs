@@ -215,7 +215,7 @@ impl Site {
     ) -> Plan<bool> {
         let owner =
             Owner { id: UserId::from_text(&seen.meta.owner), display_name: seen.meta.owner_name.clone() };
-        let by = Remover { owner, bypasses: false };
+        let by = Remover { owner, ..Remover::default() };
         let done = match expiry {
             Expiry::Shown => {
                 let plain = Key { instance: Bytes::new(), ..seen.key.clone() };

@@ -120,6 +120,8 @@ fn what_is_completed_meanwhile_is_there() {
             let complete = Complete {
                 parts: vec![(1, "a".into())],
                 etag: super::upload_tests::joined,
+                condition: Condition::Any,
+                of_parts: None,
                 number: 900,
                 now: NOW,
             };

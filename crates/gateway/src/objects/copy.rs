@@ -118,7 +118,7 @@ impl Site {
         let tail_tag = if keeps_tail { from.head.tail_tag() } else { tag.clone() };
         let mut finish = to.finish.clone();
         keep_own(&mut finish);
-        Seal::settle(None, &mut finish.attrs);
+        Seal::settle(None, &mut finish.attrs, 0);
         Ok(NewHead {
             site: self.clone(),
             bucket: to.bucket.clone(),

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use rgw::{Cipher, Key, RawObject};
+use types::Errno;
 
 use super::put::STRIPE;
 use super::{Head, SharedBucket, attr};
 use crate::plan::optional;
+use crate::system::{Attrs, own};
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site};
 
 /// An object whose head was read. Its bytes are those of that moment, also when another one replaces it
@@ -46,6 +48,28 @@ impl Opened {
             Some(_) => self.read_deciphered(offset, end),
             None => self.read_stored(offset, end),
         }
+    }
+
+    /// Attributes of parts, by their numbers, which their first objects have; nothing for those that are not
+    /// there. The caller bounds how many are asked for at once.
+    pub fn part_attrs(&self, numbers: &[u32]) -> Plan<Vec<Attrs>> {
+        let place = |number: &u32| -> Result<Request, Error> {
+            let span = self.head.manifest.as_ref().and_then(|manifest| manifest.part_numbered(*number));
+            let (object, ..) = self.place(span.ok_or(Error::InvalidPart)?.start)?;
+            Ok(Request::new(object).op(Op::Attrs))
+        };
+        let requests: Vec<Request> = match numbers.iter().map(place).collect::<Result<_, Error>>() {
+            Ok(requests) => requests,
+            Err(e) => return Plan::failed(e),
+        };
+        let attrs = |reply: Result<Reply, Errno>| -> Result<Attrs, Error> {
+            match reply {
+                Ok(reply) => Ok(own(reply.attrs(0)?)),
+                Err(Errno::ENOENT) => Ok(Attrs::new()),
+                Err(e) => Err(Error::from(e)),
+            }
+        };
+        Plan::ask_each(requests).try_map(move |replies| replies.into_iter().map(attrs).collect())
     }
 
     /// Bytes as they are stored.

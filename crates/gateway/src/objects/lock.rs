@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn remove(c: &mut Cluster, b: &SharedBucket, id: &Bytes, bypasses: bool) -> Result<(), Error> {
-        let by = Remover { owner: owner(), bypasses };
+        let by = Remover { owner: owner(), bypasses, ..Remover::default() };
         run(c, |m| site().remove_version(b, version("k", id), &by, m)).map(drop)
     }
 

@@ -35,6 +35,7 @@ mod quota;
 mod seal;
 mod upload;
 mod versions;
+mod wanted;
 
 #[cfg(test)]
 mod beside_tests;
@@ -57,18 +58,21 @@ mod upload_tests;
 pub(crate) mod versions_tests;
 
 pub use attrs::AttrChange;
+pub(crate) use change::Change;
 pub use copy::CopyTo;
 pub use get::Opened;
 pub use head::Head;
 pub use list::{Listed, ListedVersion, Listing};
 pub use lock::Lock;
 pub(crate) use lock::has_locks;
-pub(crate) use put::waste;
 pub use put::{Condition, Finish, Upload, Written};
+pub(crate) use put::{NewHead, waste};
 pub use seal::Seal;
-pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, Part, UploadId};
+pub use upload::{Complete, FinishPart, MAX_PARTS, MIN_PART, OfParts, Part, UploadId};
 pub(crate) use upload::{META, NAMESPACE};
+pub(crate) use versions::is_versioned;
 pub use versions::{Removed, Remover};
+pub use wanted::Wanted;
 
 /// Attributes of heads. Source: src/rgw/rgw_common.h.
 pub(crate) mod attr {
@@ -80,6 +84,8 @@ pub(crate) mod attr {
     pub const PG_VERSION: &[u8] = b"user.rgw.pg_ver";
     pub const SOURCE_ZONE: &[u8] = b"user.rgw.source_zone";
     pub const COMPRESSION: &[u8] = b"user.rgw.compression";
+    /// Source: RGW_ATTR_CKSUM in src/rgw/rgw_common.h of 20.
+    pub const CKSUM: &[u8] = b"user.rgw.cksum";
     pub const STORAGE_CLASS: &[u8] = b"user.rgw.storage_class";
     /// In front of what stays of a head when the object is removed.
     pub const OLH: &[u8] = b"user.rgw.olh.";

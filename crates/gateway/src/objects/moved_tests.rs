@@ -101,7 +101,14 @@ fn what_is_completed_is_there() {
         check(flags, |c, b| {
             let upload = begin(c, b, "k");
             part(c, b, &upload, 1, b"new", "a").unwrap();
-            let complete = Complete { parts: vec![(1, "a".into())], etag: joined, number: 900, now: NOW };
+            let complete = Complete {
+                parts: vec![(1, "a".into())],
+                etag: joined,
+                condition: Condition::Any,
+                of_parts: None,
+                number: 900,
+                now: NOW,
+            };
             moment(c, |m| site().complete_upload(b, upload, complete, m))
         });
     }

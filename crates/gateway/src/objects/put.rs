@@ -201,7 +201,7 @@ impl Upload {
     }
 
     fn finish_head(mut self, mut finish: Finish) -> Plan<Written> {
-        Seal::settle(self.seal.as_ref(), &mut finish.attrs);
+        Seal::settle(self.seal.as_ref(), &mut finish.attrs, self.manifest.size);
         let mut data = self.head.split();
         Seal::close(self.seal.as_ref(), &mut data, 0);
         let (tail, give_back) = (std::mem::take(&mut self.tail), self.tag_value());
@@ -311,7 +311,7 @@ impl NewHead {
         let removal = self.showing.as_ref().map(Showing::removal).unwrap_or_default();
         self.site.shown_by(&self.bucket, &name, 0, removal).and_then(move |shown| {
             if !self.meets(shown.as_ref()) {
-                return Plan::failed(Error::PreconditionFailed);
+                return Plan::failed(self.unmet(shown.as_ref()));
             }
             self.finish.condition = Condition::Any;
             self.prepare(None)
@@ -322,7 +322,7 @@ impl NewHead {
     pub fn write_over(self, old: Head) -> Plan<Made> {
         match self.meets(Some(&old)) {
             true => self.prepare(Some(old)),
-            false => Plan::failed(Error::PreconditionFailed),
+            false => Plan::failed(self.unmet(Some(&old))),
         }
     }
 
@@ -330,8 +330,17 @@ impl NewHead {
         let key = self.manifest.object.key.clone();
         self.site.head(&self.bucket, &key, 0).and_then(|old| match self.meets(old.as_ref()) {
             true => Plan::ok((self, old)),
-            false => Plan::failed(Error::PreconditionFailed),
+            false => Plan::failed(self.unmet(old.as_ref())),
         })
+    }
+
+    /// Where there is to be one, that there is none is another failure than that it is another one; 16.2
+    /// knows no difference.
+    fn unmet(&self, old: Option<&Head>) -> Error {
+        match (&self.finish.condition, old) {
+            (Condition::Exists(_), None) => Error::NoSuchKey,
+            _ => Error::PreconditionFailed,
+        }
     }
 
     fn meets(&self, old: Option<&Head>) -> bool {

@@ -8,13 +8,24 @@ use types::Errno;
 
 use super::change::{Change, Prepared};
 use super::put::waste;
-use super::{Head, SharedBucket, TRIES, attr, versions, writable};
+use super::{Head, SharedBucket, TRIES, Wanted, attr, versions, writable};
 use crate::{Error, Moment, Op, Plan, Request, Site, garbage};
 
 impl Site {
     /// Removes an object; its tail goes to garbage collection. `Versioned` where the bucket, or the object's
     /// name, has versions.
     pub fn remove(&self, bucket: &SharedBucket, key: Key, moment: &mut Moment) -> Plan<()> {
+        self.remove_wanted(bucket, key, Wanted::default(), moment)
+    }
+
+    /// The same of what is as it is wanted; `PreconditionFailed` where it is not.
+    pub(super) fn remove_wanted(
+        &self,
+        bucket: &SharedBucket,
+        key: Key,
+        wanted: Wanted,
+        moment: &mut Moment,
+    ) -> Plan<()> {
         if let Err(e) = writable(bucket, &key) {
             return Plan::failed(e);
         }
@@ -23,7 +34,7 @@ impl Site {
             Ok(change) => change,
             Err(e) => return Plan::failed(e),
         };
-        self.remove_seen(bucket.clone(), key, change, None, (TRIES, false))
+        self.remove_seen(bucket.clone(), key, change, (None, wanted), (TRIES, false))
     }
 
     /// Removes what is there, as long as it is the object that was seen `before`. What looks like a name with
@@ -33,7 +44,7 @@ impl Site {
         bucket: SharedBucket,
         key: Key,
         change: Change,
-        before: Option<Head>,
+        (before, wanted): (Option<Head>, Wanted),
         (tries, is_sure): (u32, bool),
     ) -> Plan<()> {
         let site = self.clone();
@@ -44,13 +55,16 @@ impl Site {
                 fresh.and_then(move |state| match versions::is_versioned(&state.instance.value) {
                     true => Plan::failed(Error::Versioned),
                     // radosgw copies these attributes from versions into buckets that keep none.
-                    false => site.remove_seen(bucket, key, change, before, (tries, true)),
+                    false => site.remove_seen(bucket, key, change, (before, wanted), (tries, true)),
                 })
             }
             Some(head) if before.as_ref().is_some_and(|before| !head.is_same_object(before)) => {
                 Plan::failed(Error::Raced)
             }
             Some(head) => {
+                if let Err(e) = wanted.check_head(&head) {
+                    return Plan::failed(e);
+                }
                 let request = Request::new(head.object.clone());
                 let (again, seen) = (change.clone(), head.clone());
                 let place = (site.clone(), bucket.clone());
@@ -58,7 +72,7 @@ impl Site {
                     // Somebody else has removed it since.
                     Err(Error::Rados(Errno::ENOENT)) => Plan::failed(Error::NoSuchKey),
                     Err(Error::Raced) if tries > 0 => {
-                        site.remove_seen(bucket, key, again, Some(seen), (tries - 1, is_sure))
+                        site.remove_seen(bucket, key, again, (Some(seen), wanted), (tries - 1, is_sure))
                     }
                     done => Plan::Done(done),
                 })

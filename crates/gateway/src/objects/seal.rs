@@ -2,14 +2,17 @@
 //!
 //! 1. What is stored of an encrypted object is given to nobody: it is read with its key, or not at all.
 //! 2. Attributes that tell of encryption are made by what encrypts, and by nothing else.
+//! 3. What radosgw 16.2 would give away as it is stored is told to be compressed by what nobody has, so that
+//!    it refuses: objects, and parts of uploads that it may complete.
 
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use codec::{Decode, Encode};
 use rgw::crypt::BLOCK;
-use rgw::{Cipher, Encryption, Manifest};
+use rgw::{Cipher, Compression, Encryption, Manifest};
 
-use super::{Head, Opened};
+use super::{Head, Opened, attr};
 use crate::system::Attrs;
 use crate::{Error, Plan};
 
@@ -21,10 +24,17 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Has attributes tell of a seal, or of none.
-    pub(super) fn settle(seal: Option<&Self>, attrs: &mut Attrs) {
-        attrs.retain(|name, _| !Encryption::tells(name));
-        attrs.extend(seal.into_iter().flat_map(|seal| seal.encryption.attrs()));
+    /// Has attributes of so many bytes tell of a seal, or of none.
+    pub(super) fn settle(seal: Option<&Self>, attrs: &mut Attrs, size: u64) {
+        let says_sealed = |raw: &Bytes| Compression::from_bytes(raw.clone()).is_ok_and(|c| c.is_sealed());
+        attrs.retain(|name, raw| {
+            !(Encryption::tells(name) || name.as_ref() == attr::COMPRESSION && says_sealed(raw))
+        });
+        let Some(seal) = seal else { return };
+        attrs.extend(seal.encryption.attrs());
+        if seal.encryption.is_unknown_to_16_2() {
+            attrs.insert(Bytes::from_static(attr::COMPRESSION), Compression::sealed(size).to_bytes());
+        }
     }
 
     /// Bytes from an offset of their stream on, as they are stored.

@@ -40,7 +40,7 @@ fn key_of(encryption: &Encryption) -> CipherKey {
         Encryption::Customer { .. } => customer_key(),
         Encryption::Service { selector: s, .. } => service_key().derived(&selector(s)),
         Encryption::Automatic { selector: s } => own_key().derived(&selector(s)),
-        Encryption::Unknown => panic!("it is known"),
+        Encryption::Stored { .. } | Encryption::Unknown => panic!("radosgw 16.2 has none of these"),
     }
 }
 
@@ -124,6 +124,7 @@ fn part_sealed(
         etag: etag.clone(),
         accounted_size: None,
         compression: rgw::Compression::default(),
+        checksum: None,
         now: NOW,
     };
     let pieces: Vec<Bytes> = data.chunks(3 * MIB + 7).map(Bytes::copy_from_slice).collect();
@@ -167,7 +168,14 @@ fn objects_are_stored_as_radosgw_stores_them() {
                     .zip(sizes)
                     .map(|(n, size)| (n, part_sealed(&mut c, &b, &upload, n, &ramp(*size), &seal)))
                     .collect();
-                let done = Complete { parts, etag: joined, number: 900, now: NOW };
+                let done = Complete {
+                    parts,
+                    etag: joined,
+                    condition: Condition::Any,
+                    of_parts: None,
+                    number: 900,
+                    now: NOW,
+                };
                 run(&mut c, |m| site().complete_upload(&b, upload, done, m)).unwrap();
             }
         }
@@ -250,7 +258,8 @@ fn ranges_are_those_of_what_was_written() {
         .zip(sizes)
         .map(|(n, size)| (n, part_sealed(&mut c, &b, &upload, n, &ramp(size), &seal)))
         .collect();
-    let done = Complete { parts, etag: joined, number: 900, now: NOW };
+    let done =
+        Complete { parts, etag: joined, condition: Condition::Any, of_parts: None, number: 900, now: NOW };
     run(&mut c, |m| site().complete_upload(&b, upload, done, m)).unwrap();
     let whole: Vec<u8> = sizes.iter().flat_map(|size| ramp(*size)).collect();
     for (key, data, edges) in [
@@ -352,4 +361,63 @@ fn a_part_is_written_with_its_uploads_key_alone() {
     complete(&mut c, &b, &upload, &[(1, "1")]).unwrap();
     let opened = open(&mut c, &b, "parts", 0).unlocked(seal.cipher.clone());
     assert!(opened.read(0, u64::MAX).run(&mut c).unwrap() == ramp(6 * MIB + 1));
+}
+
+/// What radosgw 16.2 would take for plain bytes.
+fn stored_seal() -> Seal {
+    let encryption = Encryption::Stored { key_id: "a.b".into(), selector: vec![7; KEY].into() };
+    Seal { cipher: Arc::new(Cipher::new(&own_key())), encryption }
+}
+
+/// Source: RGWGetObj_Decompress::handle_data in src/rgw/rgw_compression.cc, and get_multipart_info in
+/// src/rgw/rgw_op.cc.
+#[test]
+fn radosgw_is_kept_from_what_it_would_give_away() {
+    use codec::{Decode, Encode};
+    let compression = |head: &Head| {
+        let raw = head.attrs.get(attr::COMPRESSION).cloned().map(rgw::Compression::from_bytes);
+        raw.transpose().unwrap()
+    };
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    with_queues(&mut c);
+    let (seal, data) = (stored_seal(), ramp(6 * MIB));
+    put_sealed(&mut c, &b, "k", &data, seal.clone());
+    put_sealed(&mut c, &b, "empty", b"", seal.clone());
+    let upload = begin_sealed(&mut c, &b, "parts", &seal);
+    let object = site().head_object(&b, &Key::within(NAMESPACE, [&b"parts."[..], &upload.id, META].concat()));
+    let read = Request::new(object.unwrap()).op(Op::Read { offset: 0, length: 0 });
+    let begun = Plan::ask(read).run(&mut c).unwrap().data(0).unwrap();
+    assert_eq!(begun.get(..2), Some(&[255, 255][..]), "a version that 16.2 refuses");
+    assert!(rgw::UploadInfo::from_bytes(begun).unwrap().is_sealed);
+    part_sealed(&mut c, &b, &upload, 1, &data, &seal);
+    part_sealed(&mut c, &b, &upload, 2, b"end", &seal);
+    complete(&mut c, &b, &upload, &[(1, "1"), (2, "2")]).unwrap();
+    for (key, blocks, size) in [("k", 1, data.len()), ("empty", 1, 0), ("parts", 2, data.len() + 3)] {
+        let opened = open(&mut c, &b, key, 0);
+        let told = compression(&opened.head).unwrap();
+        assert!(told.is_sealed() && told.kind != rgw::Compression::default().kind);
+        assert_eq!(
+            (told.blocks.len(), told.size, opened.size()),
+            (blocks, size as u64, size as u64),
+            "{key}"
+        );
+        let last = told.blocks.last().unwrap();
+        assert_eq!(last.stored + last.length, size as u64);
+        let opened = opened.unlocked(seal.cipher.clone());
+        assert_eq!(opened.read(0, 4).run(&mut c).unwrap(), data[..4.min(size)], "{key}");
+    }
+    // A copy in plain bytes says nothing of it.
+    let opened = open(&mut c, &b, "k", 0).unlocked(seal.cipher.clone());
+    let mut done = finish(Condition::Any);
+    done.attrs.extend(opened.head.attrs.clone());
+    let to = CopyTo { finish: done, ..copy_to(&b, Key::plain("plain"), 901) };
+    run(&mut c, |moment| site().copy(opened, to, moment)).unwrap();
+    let plain = open(&mut c, &b, "plain", 0).head;
+    assert_eq!((compression(&plain), plain.encryption()), (None, None));
+    assert!(get(&mut c, &b, "plain").unwrap() == data);
+    // Of what is sealed otherwise nothing is said: radosgw reads it, or refuses.
+    put_sealed(&mut c, &b, "customer", b"data", seal_of(&Encryption::Customer { key_md5: "sum".into() }));
+    assert_eq!(compression(&open(&mut c, &b, "customer", 0).head), None);
+    assert_eq!(rgw::UploadInfo::default().to_bytes().get(..2), Some(&[1, 1][..]));
 }

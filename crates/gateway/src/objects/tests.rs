@@ -17,7 +17,7 @@ use crate::{Moment, NewBucket, Plan, Request};
 pub(super) const DATA: &str = "default.rgw.buckets.data";
 pub(super) const MIB: usize = 1 << 20;
 
-pub(super) fn bucket(c: &mut Cluster) -> SharedBucket {
+pub(crate) fn bucket(c: &mut Cluster) -> SharedBucket {
     let owner = Owner { id: UserId::plain("u"), display_name: "U".into() };
     let new = NewBucket {
         name: "b".into(),
@@ -26,6 +26,7 @@ pub(super) fn bucket(c: &mut Cluster) -> SharedBucket {
         flags: Versioning::default(),
         number: 1,
         max_buckets: None,
+        attrs: <_>::default(),
     };
     Arc::new(run(c, |moment| site().create_bucket(new, moment)).unwrap())
 }
@@ -76,7 +77,7 @@ pub(super) fn put(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8]) -> 
     put_if(c, b, key, data, Condition::Any)
 }
 
-pub(super) fn get(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<Bytes, Error> {
+pub(crate) fn get(c: &mut Cluster, b: &SharedBucket, key: &str) -> Result<Bytes, Error> {
     let opened = run(c, |m| site().open(b, &Key::plain(key.as_bytes().to_vec()), 1024, m))?;
     opened.read(0, u64::MAX).run(c)
 }
@@ -90,7 +91,7 @@ pub(super) fn names(listed: &Listed) -> Vec<String> {
     listed.objects.iter().map(|(key, _)| String::from_utf8_lossy(&key.name).into_owned()).collect()
 }
 
-pub(super) fn list(c: &mut Cluster, b: &SharedBucket) -> Vec<String> {
+pub(crate) fn list(c: &mut Cluster, b: &SharedBucket) -> Vec<String> {
     names(&site().list(b, Listing { max: 1000, ..Listing::default() }).run(c).unwrap())
 }
 
@@ -332,7 +333,7 @@ fn conditions_hold_for_what_is_there() {
     let mut c = Cluster::default();
     let b = bucket(&mut c);
     let exists = |etag: Option<&'static str>| Condition::Exists(etag.map(Bytes::from));
-    assert_eq!(put_if(&mut c, &b, "k", b"1", exists(None)), Err(Error::PreconditionFailed));
+    assert_eq!(put_if(&mut c, &b, "k", b"1", exists(None)), Err(Error::NoSuchKey));
     assert!(put_if(&mut c, &b, "k", b"1", Condition::Missing).is_ok());
     assert_eq!(put_if(&mut c, &b, "k", b"2", Condition::Missing), Err(Error::PreconditionFailed));
     assert_eq!(put_if(&mut c, &b, "k", b"3", exists(Some("other"))), Err(Error::PreconditionFailed));

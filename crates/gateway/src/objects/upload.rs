@@ -16,7 +16,8 @@ use classes::client::{lock, object, refcount};
 use codec::{Decode, Encode};
 use rgw::index::{Key as IndexKey, Meta};
 use rgw::{
-    Cipher, Compression, Encryption, Key, Manifest, Object, PartInfo, PlacementRule, RawObject, UploadInfo,
+    Cipher, Cksum, Compression, Encryption, Key, Manifest, Object, PartInfo, PlacementRule, RawObject,
+    UploadInfo,
 };
 use types::{Errno, RealTime, Utime};
 
@@ -42,6 +43,8 @@ const LOCK: &[u8] = b"RGWCompleteMultipart";
 /// An upload's attribute: what its object's head is tagged with, with a zero behind it, and the id of its
 /// version, written before that head is. radosgw takes no notice of it.
 const COMPLETED_AS: &[u8] = b"user.rgw.loligo.completed_as";
+/// In front of attributes that uploads have, and objects do not.
+const OF_UPLOADS: &[u8] = b"user.rgw.loligo.";
 /// Source: rgw_mp_lock_max_time in src/common/options.cc.
 const LOCK_S: u32 = 600;
 /// Source: ClsLockType::EXCLUSIVE in src/cls/lock/cls_lock_types.h.
@@ -99,6 +102,8 @@ pub struct Part {
     /// What the upload is encrypted with, and its key.
     encryption: Option<Encryption>,
     cipher: Option<Arc<Cipher>>,
+    /// What the upload was begun with.
+    begun: Attrs,
 }
 
 /// What is known when all bytes of a part are there.
@@ -109,8 +114,12 @@ pub struct FinishPart {
     pub etag: Bytes,
     pub accounted_size: Option<u64>,
     pub compression: Compression,
+    pub checksum: Option<Cksum>,
     pub now: RealTime,
 }
+
+/// What a whole has of its parts besides; or why these are not taken.
+pub type OfParts = Box<dyn Fn(&[PartInfo]) -> Result<Attrs, Error> + Send>;
 
 /// What completes an upload.
 pub struct Complete {
@@ -118,6 +127,9 @@ pub struct Complete {
     pub parts: Vec<(u32, Bytes)>,
     /// Makes the whole's etag of those of the parts.
     pub etag: fn(&[Bytes]) -> Bytes,
+    /// What must hold for the object that is there.
+    pub condition: Condition,
+    pub of_parts: Option<OfParts>,
     /// Of `number` no two requests of this gateway have the same.
     pub number: u64,
     pub now: RealTime,
@@ -148,7 +160,8 @@ impl Site {
             Ok(made) => made,
             Err(e) => return Plan::failed(e),
         };
-        let data = UploadInfo { placement }.to_bytes();
+        let is_sealed = Encryption::told_by(&attrs).is_some_and(|e| e.is_unknown_to_16_2());
+        let data = UploadInfo { placement, is_sealed }.to_bytes();
         let size = data.len() as u64;
         let keep = object::RemoveArgs { keep: vec![Bytes::from_static(attr::OLH)] };
         let request = Request::new(object)
@@ -188,7 +201,8 @@ impl Site {
         let read = Request::new(object).op(Op::Read { offset: 0, length: 0 }).op(Op::Attrs);
         no_upload(Plan::ask(read)).try_map(move |reply| {
             let placement = UploadInfo::from_bytes(reply.data(0)?)?.placement;
-            let encryption = Encryption::told_by(&own(reply.attrs(1)?));
+            let begun = own(reply.attrs(1)?);
+            let encryption = Encryption::told_by(&begun);
             let whole = Object { bucket: bucket.bucket.clone(), key: Key::plain(upload.name.clone()) };
             let stripe = super::put::STRIPE;
             let manifest = Manifest::part(whole, placement, upload.prefix(), number, 0, stripe);
@@ -206,6 +220,7 @@ impl Site {
                 tag,
                 encryption,
                 cipher,
+                begun,
             })
         })
     }
@@ -224,6 +239,15 @@ impl Site {
             let parts = entries.into_iter().filter(|(key, _)| key.starts_with(b"part."));
             Ok((parts.map(|(_, raw)| PartInfo::from_bytes(raw)).collect::<Result<_, _>>()?, more))
         })
+    }
+
+    /// What an upload was begun with.
+    pub fn upload_attrs(&self, bucket: &SharedBucket, upload: &UploadId) -> Plan<Attrs> {
+        match self.upload_object(bucket, upload) {
+            Ok(object) => no_upload(Plan::ask(Request::new(object).op(Op::Attrs)))
+                .try_map(|reply| Ok(own(reply.attrs(0)?))),
+            Err(e) => Plan::failed(e),
+        }
     }
 
     fn all_parts(
@@ -407,6 +431,12 @@ impl Ending {
         let first = mark.set_attr(COMPLETED_AS, [&new.tail_tag[..], version].concat());
         let tag = new.tail_tag.clone();
         let made = no_upload(NewHead { first: Some(first), keeps_tail: held.is_none(), ..new }.write());
+        let (given, of) = (held.clone().unwrap_or_default(), tag.clone());
+        let made = made.then(move |made| match made {
+            // The head that has these references is not there.
+            Err(e) if !e.is_unclear() => garbage::remove_now(given, of).then(move |_| Plan::failed(e)),
+            made => Plan::Done(made),
+        });
         made.when(Error::Rados(Errno::EBUSY), Error::Raced).and_then(move |Made { written, failed }| {
             if let Some(e) = failed {
                 return Plan::failed(e);
@@ -551,7 +581,10 @@ fn whole(
         remove.extend(entries(upload, part));
     }
     let mut attrs = head.attrs.clone();
-    attrs.remove(COMPLETED_AS);
+    attrs.retain(|name, _| !name.starts_with(OF_UPLOADS));
+    if let Some(of_parts) = &complete.of_parts {
+        attrs.extend(of_parts(parts)?);
+    }
     let etags: Vec<Bytes> = parts.iter().map(|part| part.etag.clone()).collect();
     attrs.insert(Bytes::from_static(attr::ETAG), (complete.etag)(&etags));
     if compression.kind != Compression::default().kind {
@@ -576,7 +609,7 @@ fn whole(
         finish: Finish {
             attrs,
             accounted_size: Some(accounted),
-            condition: Condition::Any,
+            condition: complete.condition.clone(),
             now: complete.now,
         },
     })
@@ -597,9 +630,18 @@ fn join(whole: &mut Compression, part: &Compression) {
 }
 
 impl Part {
+    /// An attribute that the upload was begun with.
+    pub fn begun_with(&self, name: &[u8]) -> Option<&Bytes> {
+        self.begun.get(name)
+    }
+
     /// What the upload is encrypted with.
     pub fn encryption(&self) -> Option<&Encryption> {
         self.encryption.as_ref()
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.encryption.as_ref().is_some_and(Encryption::is_unknown_to_16_2)
     }
 
     /// The part with the key that its upload is encrypted with.
@@ -749,6 +791,8 @@ impl Part {
         let object = self.site.raw(&first.object, &first.placement)?;
         let mut attrs = finish.attrs.clone();
         attrs.insert(Bytes::from_static(attr::ETAG), finish.etag.clone());
+        let sum = finish.checksum.as_ref().map(Encode::to_bytes);
+        attrs.extend(sum.map(|sum| (Bytes::from_static(attr::CKSUM), sum)));
         let head = with_attrs(Request::new(object).at(finish.now), &attrs);
         let info = PartInfo {
             number: self.number,
@@ -756,8 +800,12 @@ impl Part {
             etag: finish.etag.clone(),
             modified: finish.now,
             manifest: self.manifest.clone(),
-            compression: finish.compression.clone(),
+            compression: match self.is_sealed() {
+                true => Compression::sealed(size),
+                false => finish.compression.clone(),
+            },
             accounted_size: finish.accounted_size.unwrap_or(size),
+            checksum: finish.checksum.clone(),
         };
         let entry = BTreeMap::from([(part_key(self.number), info.to_bytes())]);
         let upload = self.site.upload_object(&self.bucket, &self.upload)?;

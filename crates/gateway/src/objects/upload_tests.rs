@@ -42,6 +42,7 @@ pub(super) fn part(
         etag: etag.into(),
         accounted_size: None,
         compression: Compression::default(),
+        checksum: None,
         now: NOW,
     };
     let pieces: Vec<Bytes> = data.chunks(3 * MIB + 7).map(Bytes::copy_from_slice).collect();
@@ -59,7 +60,8 @@ pub(super) fn complete(
     parts: &[(u32, &'static str)],
 ) -> Result<Written, Error> {
     let parts = parts.iter().map(|(number, etag)| (*number, Bytes::from(*etag))).collect();
-    let complete = Complete { parts, etag: joined, number: 900, now: NOW };
+    let complete =
+        Complete { parts, etag: joined, condition: Condition::Any, of_parts: None, number: 900, now: NOW };
     run(c, |moment| site().complete_upload(b, upload.clone(), complete, moment))
 }
 
@@ -223,7 +225,8 @@ fn a_part_of_an_upload_that_went_leaves_nothing() {
     let begun = begun.write(ramp(5 * MIB).into()).run(&mut c).unwrap();
     abort(&mut c, &b, &upload).unwrap();
     let (etag, compression) = ("a".into(), Compression::default());
-    let finish = FinishPart { attrs: attrs(), etag, accounted_size: None, compression, now: NOW };
+    let finish =
+        FinishPart { attrs: attrs(), etag, accounted_size: None, compression, checksum: None, now: NOW };
     assert_eq!(begun.finish(finish).run(&mut c).err(), Some(Error::NoSuchUpload));
     assert_eq!((c.names(DATA), stats(&mut c, &b)), (vec![], (0, 0)));
 }
@@ -372,7 +375,14 @@ fn a_completion_that_is_overtaken_leaves_no_parts() {
             let upload = begin(&mut c, &b, "k");
             part(&mut c, &b, &upload, 1, &ramp(6 * MIB), "a").unwrap();
             let parts = vec![(1, "a".into())];
-            let complete = Complete { parts, etag: joined, number: 900, now: NOW };
+            let complete = Complete {
+                parts,
+                etag: joined,
+                condition: Condition::Any,
+                of_parts: None,
+                number: 900,
+                now: NOW,
+            };
             let mut entropy = types::SeededEntropy(3);
             let mut moment = Moment { now: NOW, entropy: &mut entropy };
             let mut plan = site().complete_upload(&b, upload, complete, &mut moment);
@@ -428,7 +438,8 @@ fn uploads_are_made_as_radosgw_makes_them() {
         let (mut attrs, etag) = (set_by(&want), info.etag.clone());
         attrs.remove(attr::ETAG);
         let (accounted_size, compression) = (None, Compression::default());
-        let finish = FinishPart { attrs, etag, accounted_size, compression, now: info.modified };
+        let finish =
+            FinishPart { attrs, etag, accounted_size, compression, checksum: None, now: info.modified };
         let written = site
             .put_part(&b, upload.clone(), info.number, &mut moment)
             .and_then(|part| part.write(data.into()))
@@ -469,6 +480,8 @@ fn complete_as_recorded(
     let complete = Complete {
         parts: parts.iter().map(|p| (p.number, p.etag.clone())).collect(),
         etag: |_| "46d35c5ad9bc6410d1564c87922ac597-2".into(),
+        condition: Condition::Any,
+        of_parts: None,
         number: tag.rsplit('.').next().unwrap().parse().unwrap(),
         now: RealTime::default(),
     };

@@ -23,13 +23,13 @@ use types::{Errno, RealTime};
 
 use super::change::{Change, Prepared};
 use super::remove::{deleted, remove_head};
-use super::{Head, Lock, SharedBucket, TRIES, attr, has_locks};
+use super::{Head, Lock, SharedBucket, TRIES, Wanted, attr, has_locks};
 use crate::plan::optional;
 use crate::system::Attrs;
 use crate::{Error, Moment, Op, Plan, Reply, Request, Site, garbage};
 
 /// Which version a name shows. Source: RGW_ATTR_OLH_INFO in src/rgw/rgw_common.h.
-const INFO: &[u8] = b"user.rgw.olh.info";
+pub(super) const INFO: &[u8] = b"user.rgw.olh.info";
 /// Epoch of the index's OLH log up to which this OLH is applied.
 const EPOCH: &[u8] = b"user.rgw.olh.ver";
 /// Identifies this OLH until it is removed.
@@ -99,6 +99,8 @@ pub struct Remover {
     pub owner: rgw::Owner,
     /// Retentions that let themselves be bypassed keep nothing.
     pub bypasses: bool,
+    /// What must hold of what goes.
+    pub wanted: Wanted,
 }
 
 /// What a removal did.
@@ -191,7 +193,7 @@ impl Site {
     /// Removes an object: the version that a key names, or what is shown, in whose place a delete marker
     /// comes where the bucket keeps versions. `NoSuchKey` where there is nothing to remove, `Versioned` where
     /// the bucket, as it is known here, has no versions with ids: it may have by now; `Locked` where a lock
-    /// keeps the version.
+    /// keeps the version; `PreconditionFailed` where it is not what is wanted.
     pub fn remove_version(
         &self,
         bucket: &SharedBucket,
@@ -207,14 +209,19 @@ impl Site {
             }
             let version = if names_version { null_or(&key.instance) } else { Bytes::new() };
             let removed = Removed { version, is_marker: false };
-            return self.remove(bucket, key, moment).and_then(|()| Plan::ok(removed));
+            let gone = self.remove_wanted(bucket, key, by.wanted.clone(), moment);
+            return gone.and_then(|()| Plan::ok(removed));
         }
         let showing = self.showing(bucket, &key, moment);
+        let named =
+            if names_version { Key { instance: null_or(&key.instance), ..key.clone() } } else { key.clone() };
+        let good = self.check_wanted(bucket, &named, &by.wanted, showing.removal());
         if names_version {
             let of = key.clone();
             let unlocked = site.unlocked(bucket, &key, by.bypasses, now);
             let bucket = bucket.clone();
-            let found = unlocked
+            let found = good
+                .and_then(move |()| unlocked)
                 .and_then(move |()| site.clone().follow(bucket, move |bucket| site.entry_of(bucket, &of)));
             return found.and_then(move |(bucket, entry)| {
                 let is_marker = entry.has(DELETE_MARKER);
@@ -231,7 +238,8 @@ impl Site {
             ..Meta::default()
         };
         let removed = Removed { version: null_or(&id), is_marker: true };
-        showing.make(Step::Link(id, Some(meta)), TRIES).and_then(|()| Plan::ok(removed))
+        let made = good.and_then(move |()| showing.make(Step::Link(id, Some(meta)), TRIES));
+        made.and_then(|()| Plan::ok(removed))
     }
 
     /// Fails with `Locked` where a lock keeps a version. One that is put on it just then may come too late,

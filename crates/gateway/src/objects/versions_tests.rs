@@ -20,7 +20,7 @@ pub(crate) fn owner() -> Owner {
 }
 
 pub(crate) fn remover() -> Remover {
-    Remover { owner: owner(), bypasses: false }
+    Remover { owner: owner(), ..Remover::default() }
 }
 
 pub(crate) fn with_flags(b: &SharedBucket, flags: u32) -> SharedBucket {
@@ -40,6 +40,7 @@ pub(crate) fn bucket(c: &mut Cluster) -> SharedBucket {
         flags: Versioning(ENABLED),
         number: 1,
         max_buckets: None,
+        attrs: <_>::default(),
     };
     Arc::new(run(c, |moment| site().create_bucket(new, moment)).unwrap())
 }
@@ -370,7 +371,7 @@ fn conditions_are_of_the_version_that_is_shown() {
             upload.write("data".into()).and_then(|upload| upload.finish(finish(condition)))
         })
     };
-    assert_eq!(put_if(&mut c, Condition::Exists(None)), Err(Error::PreconditionFailed));
+    assert_eq!(put_if(&mut c, Condition::Exists(None)), Err(Error::NoSuchKey));
     put_if(&mut c, Condition::Missing).unwrap();
     assert_eq!(put_if(&mut c, Condition::Missing), Err(Error::PreconditionFailed));
     put_if(&mut c, Condition::Exists(Some("etag".into()))).unwrap();
@@ -380,6 +381,97 @@ fn conditions_are_of_the_version_that_is_shown() {
 }
 
 /// Wherever a gateway dies, what was acknowledged is there, and the next one goes on.
+fn remove_if(c: &mut Cluster, b: &SharedBucket, key: Key, wanted: Wanted) -> Result<Removed, Error> {
+    let by = Remover { wanted, ..remover() };
+    run(c, |moment| site().remove_version(b, key, &by, moment))
+}
+
+/// Others than an object of five bytes, with the tag that tests give, has; and what it has.
+fn wants() -> [(Wanted, bool); 6] {
+    let (tag, now) = (|text: &'static str| Some(text.into()), u64::from(NOW.0.sec));
+    [
+        (Wanted { etag: tag("other"), ..Wanted::default() }, false),
+        (Wanted { size: Some(4), ..Wanted::default() }, false),
+        (Wanted { modified_s: Some(now + 1), ..Wanted::default() }, false),
+        (Wanted { etag: tag("etag"), size: Some(4), ..Wanted::default() }, false),
+        (Wanted { etag: tag("etag"), size: Some(5), modified_s: Some(now) }, true),
+        (Wanted::default(), true),
+    ]
+}
+
+#[test]
+fn what_is_removed_is_what_is_wanted() {
+    for (wanted, good) in wants() {
+        let mut c = Cluster::default();
+        let b = bucket(&mut c);
+        let plain = || Key::plain("k");
+        assert!(remove_if(&mut c, &b, version("k", &"none".into()), wanted.clone()).is_err());
+        if !wanted.is_anything() {
+            let gone = remove_if(&mut c, &b, plain(), wanted.clone());
+            assert_eq!(gone, Err(Error::NoSuchKey), "no delete marker is made");
+        }
+        let id = put(&mut c, &b, "k", b"bytes").unwrap();
+        for key in [plain(), version("k", &id)] {
+            let removed = remove_if(&mut c, &b, key.clone(), wanted.clone());
+            let failed = Some(Error::PreconditionFailed).filter(|_| !good);
+            assert_eq!(removed.err(), failed, "{wanted:?} {key:?}");
+        }
+        // Without versions it is the same, and what is not there is as it is wanted.
+        let mut c = Cluster::default();
+        let b = super::tests::bucket(&mut c);
+        assert_eq!(remove_if(&mut c, &b, plain(), wanted.clone()), Err(Error::NoSuchKey));
+        super::tests::put(&mut c, &b, "k", b"bytes").unwrap();
+        let removed = remove_if(&mut c, &b, plain(), wanted.clone());
+        assert_eq!(removed.is_ok(), good, "{wanted:?}");
+        assert_eq!(super::tests::list(&mut c, &b).is_empty(), good);
+    }
+}
+
+#[test]
+fn a_delete_marker_that_is_shown_is_told() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    put(&mut c, &b, "k", b"bytes").unwrap();
+    remove(&mut c, &b, Key::plain("k")).unwrap();
+    let marker = site().marker_shown(&b, &Key::plain("k")).run(&mut c).unwrap();
+    assert!(marker.is_some_and(|(id, put)| !id.is_empty() && put == NOW));
+    assert_eq!(site().marker_shown(&b, &Key::plain("other")).run(&mut c), Ok(None));
+}
+
+#[test]
+fn an_upload_is_completed_where_its_condition_holds() {
+    for b in [false, true] {
+        let mut c = Cluster::default();
+        let b = if b { bucket(&mut c) } else { super::tests::bucket(&mut c) };
+        let upload = super::upload_tests::begin(&mut c, &b, "k");
+        super::upload_tests::part(&mut c, &b, &upload, 1, b"part", "a").unwrap();
+        let complete = |c: &mut Cluster, condition| {
+            let parts = vec![(1, "a".into())];
+            let complete = Complete {
+                parts,
+                etag: super::upload_tests::joined,
+                condition,
+                of_parts: None,
+                number: 900,
+                now: NOW,
+            };
+            let upload = upload.clone();
+            run(c, |moment| site().complete_upload(&b, upload, complete, moment)).map(drop)
+        };
+        assert_eq!(complete(&mut c, Condition::Exists(None)), Err(Error::NoSuchKey));
+        assert_eq!(super::tests::list(&mut c, &b), Vec::<String>::new());
+        put(&mut c, &b, "k", b"bytes").unwrap();
+        assert_eq!(complete(&mut c, Condition::Missing), Err(Error::PreconditionFailed));
+        let other = Condition::Exists(Some("other".into()));
+        assert_eq!(complete(&mut c, other), Err(Error::PreconditionFailed));
+        assert_eq!(complete(&mut c, Condition::Differs("etag".into())), Err(Error::PreconditionFailed));
+        assert_eq!(get(&mut c, &b, Key::plain("k")), Ok("bytes".into()));
+        // The upload is there still.
+        assert_eq!(complete(&mut c, Condition::Exists(Some("etag".into()))), Ok(()));
+        assert_eq!(get(&mut c, &b, Key::plain("k")), Ok("part".into()));
+    }
+}
+
 #[test]
 fn a_gateway_may_die_between_any_two_requests() {
     let old = ramp(5 * MIB);

@@ -58,7 +58,7 @@ fn boto3_is_served_and_strangers_are_not() {
         "{}",
         text(&again)
     );
-    let gateway = Gateway::start(&c, &[]);
+    let gateway = Gateway::start(&c, &["--rgw-bucket-logging-obj-roll-time", "1"]);
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3.py");
     let words = ["-B", program, &gateway.endpoint, &key, &secret, &other, &others];
     let out = c.client("/usr/bin/python3", &words);

@@ -37,6 +37,17 @@ def customer(seed, prefix="SSECustomer"):
 KEY, OTHER = customer("key"), customer("other")
 # As the header has it, where boto3 makes none of it.
 WHOLE = base64.b64encode(KEY["SSECustomerKey"]).decode()
+
+
+def spelled(key):
+    """As headers have it: for completions boto3 makes nothing of it."""
+    if not key:
+        return {}
+    whole = key["SSECustomerKey"]
+    sum = base64.b64encode(hashlib.md5(whole).digest()).decode()
+    return {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": base64.b64encode(whole).decode(), "SSECustomerKeyMD5": sum}
+
+
 SERVICE = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "testkey-1"}
 
 
@@ -114,7 +125,10 @@ def in_parts():
                 who = s3 if number % 2 else other
                 tag = who.upload_part(Bucket=BUCKET, PartNumber=number, Body=part, **at, **opens)["ETag"]
                 done.append({"PartNumber": number, "ETag": tag})
-            s3.complete_multipart_upload(Bucket=BUCKET, MultipartUpload={"Parts": done}, **at)
+            if s3 is OURS and opens:
+                # As with later releases, who completes has the key.
+                fails(400, "InvalidArgument", s3.complete_multipart_upload, MultipartUpload={"Parts": done}, **at)
+            s3.complete_multipart_upload(Bucket=BUCKET, MultipartUpload={"Parts": done}, **at, **spelled(opens))
             for reader in [s3, other]:
                 reads(reader, key, b"".join(parts), opens)
 
@@ -151,7 +165,7 @@ def copies():
         part = OURS.upload_part_copy(Bucket=BUCKET, PartNumber=number, CopySource=f"{BUCKET}/one", CopySourceRange=range,
                                      **at, **OTHER, **source)
         done.append({"PartNumber": number, "ETag": part["CopyPartResult"]["ETag"]})
-    OURS.complete_multipart_upload(Bucket=BUCKET, MultipartUpload={"Parts": done}, **at)
+    OURS.complete_multipart_upload(Bucket=BUCKET, MultipartUpload={"Parts": done}, **at, **spelled(OTHER))
     for reader in [OURS, CEPHS]:
         assert body(reader, "ranges", **OTHER) == want[5:5242885] + want[4099:70001]
 
@@ -176,9 +190,65 @@ def refused():
         s3.meta.events.register("before-sign.s3.GetObject", asks)
         fails(400, "InvalidRequest", s3.get_object, Key="k")
         s3.meta.events.unregister("before-sign.s3.GetObject", asks)
-    fails(501, "NotImplemented", OURS.put_object, Key="k", Body=b"", ServerSideEncryption="AES256")
     upload = OURS.create_multipart_upload(Bucket=BUCKET, Key="k")["UploadId"]
     fails(400, "InvalidRequest", OURS.upload_part, Key="k", UploadId=upload, PartNumber=1, Body=b"x", **KEY)
+
+
+def refuses(call, want, **args):
+    """Fails, whatever the code is; what comes all the same is not what is stored."""
+    try:
+        got = call(Bucket=BUCKET, **args)
+    except ClientError as e:
+        assert e.response["ResponseMetadata"]["HTTPStatusCode"] >= 400, e
+    else:
+        raise AssertionError(f"{args}: {got['Body'].read()[:100] if 'Body' in got else got} instead of {want[:20]}")
+
+
+def stored():
+    """With keys of our own (SSE-S3), which radosgw 16.2 does not know: it refuses, and gives nothing away."""
+    own = {"ServerSideEncryption": "AES256"}
+    for size in [1, 4097, 5 * MIB + 9]:
+        want, key = data(size), f"stored/{size}"
+        assert OURS.put_object(Bucket=BUCKET, Key=key, Body=want, **own)["ServerSideEncryption"] == "AES256"
+        reads(OURS, key, want, {})
+        assert OURS.head_object(Bucket=BUCKET, Key=key)["ServerSideEncryption"] == "AES256"
+        refuses(CEPHS.get_object, want, Key=key)
+        refuses(CEPHS.get_object, want, Key=key, Range="bytes=0-0")
+        assert CEPHS.head_object(Bucket=BUCKET, Key=key)["ContentLength"] == size
+        refuses(CEPHS.copy_object, want, Key="of ceph", CopySource=f"{BUCKET}/{key}")
+        # A copy keeps it, and one with another key has that.
+        copied = OURS.copy_object(Bucket=BUCKET, Key="copy", CopySource=f"{BUCKET}/{key}")
+        assert copied["ServerSideEncryption"] == "AES256" and body(OURS, "copy") == want, copied
+        refuses(CEPHS.get_object, want, Key="copy")
+        OURS.copy_object(Bucket=BUCKET, Key="copy", CopySource=f"{BUCKET}/{key}", **KEY)
+        assert body(CEPHS, "copy", **KEY) == want
+    parts = [data(5 * MIB + 3), data(70001, 2)]
+    upload = OURS.create_multipart_upload(Bucket=BUCKET, Key="stored/parts", **own)
+    at, done = dict(Key="stored/parts", UploadId=upload["UploadId"]), []
+    assert upload["ServerSideEncryption"] == "AES256", upload
+    # It would store the part as it comes.
+    refuses(CEPHS.upload_part, b"", PartNumber=1, Body=b"x", **at)
+    for number, part in enumerate(parts, 1):
+        made = OURS.upload_part(Bucket=BUCKET, PartNumber=number, Body=part, **at)
+        done.append({"PartNumber": number, "ETag": made["ETag"]})
+    ended = OURS.complete_multipart_upload(Bucket=BUCKET, MultipartUpload={"Parts": done}, **at)
+    assert ended["ServerSideEncryption"] == "AES256", ended
+    reads(OURS, "stored/parts", b"".join(parts), {})
+    refuses(CEPHS.get_object, b"", Key="stored/parts")
+    fails(400, "InvalidArgument", OURS.put_object, Key="k", Body=b"", SSEKMSKeyId="testkey-1", **own)
+    # What a bucket says of what comes without a word.
+    for by, said in [({"SSEAlgorithm": "AES256"}, own), ({"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-1"}, SERVICE)]:
+        rules = {"Rules": [{"ApplyServerSideEncryptionByDefault": by}]}
+        OURS.put_bucket_encryption(Bucket=BUCKET, ServerSideEncryptionConfiguration=rules)
+        put = OURS.put_object(Bucket=BUCKET, Key="by default", Body=b"plain")
+        assert {name: put[name] for name in said} == said, put
+        assert body(OURS, "by default") == b"plain"
+        other = OURS.put_object(Bucket=BUCKET, Key="with a key", Body=b"plain", **KEY)
+        assert "SSECustomerAlgorithm" in other and body(CEPHS, "with a key", **KEY) == b"plain"
+    assert body(CEPHS, "by default") == b"plain"
+    OURS.delete_bucket_encryption(Bucket=BUCKET)
+    for key in ["stored/parts", "stored/1", "copy", "by default", "with a key"]:
+        OURS.delete_object(Bucket=BUCKET, Key=key)
 
 
 def form(s3, endpoint):
@@ -213,6 +283,7 @@ whole()
 in_parts()
 copies()
 refused()
+stored()
 form(OURS, sys.argv[1])
 form(CEPHS, sys.argv[2])
 print("done")

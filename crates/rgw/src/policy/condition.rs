@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::matching::wildcards;
+use super::matching::{by_colons_exactly, wildcards};
 
 /// What is known of a request, by key: `aws:SourceIp`, `s3:prefix` and their like.
 pub type Environment = BTreeMap<String, String>;
@@ -37,8 +37,10 @@ pub(super) enum Operator {
     BinaryEquals,
     IpAddress,
     NotIpAddress,
-    /// Names of resources: radosgw reads these, and none of them holds.
-    Arn,
+    /// Names of resources. radosgw 16.2 reads these, and none of them holds; requests of clients have no keys
+    /// that they are about.
+    ArnLike,
+    ArnNotLike,
     Null,
 }
 
@@ -67,7 +69,8 @@ impl Operator {
             "BinaryEquals" => Self::BinaryEquals,
             "IpAddress" => Self::IpAddress,
             "NotIpAddress" => Self::NotIpAddress,
-            "ArnEquals" | "ArnNotEquals" | "ArnLike" | "ArnNotLike" => Self::Arn,
+            "ArnEquals" | "ArnLike" => Self::ArnLike,
+            "ArnNotEquals" | "ArnNotLike" => Self::ArnNotLike,
             "Null" => Self::Null,
             _ => return None,
         })
@@ -96,6 +99,7 @@ impl Condition {
         let any = |fits: &dyn Fn(&str) -> bool| self.values.iter().any(|value| fits(value));
         let ignoring = |value: &str| value.eq_ignore_ascii_case(known);
         let like = |value: &str| wildcards(value.as_bytes(), known.as_bytes(), false);
+        let arn = |value: &str| by_colons_exactly(value, known);
         match self.operator {
             O::StringEquals => any(&|value| value == known),
             O::StringNotEquals => any(&|value| value != known),
@@ -121,7 +125,9 @@ impl Condition {
             O::NotIpAddress => {
                 Network::read(known).is_some() && !self.any(known, Network::read, Network::is_same)
             }
-            O::Arn | O::Null => false,
+            O::ArnLike => any(&arn),
+            O::ArnNotLike => any(&|value| !arn(value)),
+            O::Null => false,
         }
     }
 
@@ -236,7 +242,10 @@ mod tests {
             ("NotIpAddress", "10.0.0.1", &["10.0.0.0/8"], false),
             ("NotIpAddress", "11.0.0.1", &["10.0.0.0/8"], true),
             ("NotIpAddress", "x", &["10.0.0.0/8"], false),
-            ("ArnEquals", "a", &["a"], false),
+            ("ArnEquals", "a:b", &["a:*"], true),
+            ("ArnLike", "a:b", &["*"], false),
+            ("ArnNotLike", "a:b", &["a:c"], true),
+            ("ArnNotEquals", "a:b", &["a:b"], false),
             ("Null", "a", &["true"], false),
         ] {
             check(operator, known, values, want);

@@ -33,13 +33,22 @@ pub fn wildcards(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     pattern.iter().skip(p).all(|b| *b == b'*')
 }
 
-/// The same between colons: a star is no colon.
+/// The same between colons, in letters of either size: a star is no colon.
 pub fn by_colons(pattern: &str, text: &str) -> bool {
+    between_colons(pattern, text, true)
+}
+
+/// The same for names of resources.
+pub fn by_colons_exactly(pattern: &str, text: &str) -> bool {
+    between_colons(pattern, text, false)
+}
+
+fn between_colons(pattern: &str, text: &str, ignore_case: bool) -> bool {
     let (mut patterns, mut texts) = (pattern.split(':'), text.split(':'));
     loop {
         match (patterns.next(), texts.next()) {
             (None, None) => return true,
-            (Some(pattern), Some(text)) if wildcards(pattern.as_bytes(), text.as_bytes(), true) => {}
+            (Some(pattern), Some(text)) if wildcards(pattern.as_bytes(), text.as_bytes(), ignore_case) => {}
             _ => return false,
         }
     }

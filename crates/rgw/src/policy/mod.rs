@@ -61,7 +61,9 @@ enum Principal {
         tenant: String,
         id: String,
     },
-    /// Roles, services and their like, which sign no requests here.
+    /// A service of the gateways' own, by its name.
+    Service(String),
+    /// Roles and their like, which sign no requests here.
     Other,
 }
 
@@ -96,7 +98,7 @@ impl Principal {
                 let all_subusers = id.strip_suffix(":*").is_some_and(|id| user.id == id.as_bytes());
                 user.tenant == tenant.as_bytes() && (user.id == id.as_bytes() || all_subusers)
             }
-            Self::Other => false,
+            Self::Service(_) | Self::Other => false,
         }
     }
 }
@@ -121,7 +123,8 @@ impl Statement {
     /// Whether it allows everybody except a principal that is unknown here. radosgw drops such names, and so
     /// allows nobody.
     fn excludes_unknown(&self) -> bool {
-        self.effect == Effect::Allow && self.not_principals.contains(&Principal::Other)
+        let is_unknown = |one: &Principal| matches!(one, Principal::Other | Principal::Service(_));
+        self.effect == Effect::Allow && self.not_principals.iter().any(is_unknown)
     }
 
     fn is_about(&self, name: &[u8], is_at_home: bool) -> bool {
@@ -170,10 +173,25 @@ impl Policy {
         Effect::of(named.map(|statement| statement.eval(env, action, name, true)))
     }
 
+    /// What it says to a service of the gateways' own that works in a bucket of its tenant. Who names
+    /// everybody names no service. Source: ServiceIdentity in src/rgw/rgw_auth.h of 20.
+    pub fn eval_service(&self, env: &Environment, service: &str, action: Action, name: &[u8]) -> Effect {
+        let is = |list: &[Principal]| {
+            list.iter().any(|one| matches!(one, Principal::Service(name) if name == service))
+        };
+        let named = self.statements.iter().filter(|statement| is(&statement.principals));
+        Effect::of(named.map(|statement| statement.eval(env, action, name, true)))
+    }
+
     /// What a user's own policy says to its request. It names nobody; who it names all the same is passed
     /// over. `is_at_home`: the bucket is of the user's tenant.
     pub fn eval_own(&self, env: &Environment, action: Action, name: &[u8], is_at_home: bool) -> Effect {
         Effect::of(self.statements.iter().map(|statement| statement.eval(env, action, name, is_at_home)))
+    }
+
+    /// Whether it lets everybody in but those that it names.
+    pub fn allows_all_but_some(&self) -> bool {
+        self.statements.iter().any(|s| s.effect == Effect::Allow && !s.not_principals.is_empty())
     }
 
     /// Whether it opens something to everybody.
@@ -280,6 +298,38 @@ mod tests {
                 Effect::Pass
             );
         }
+    }
+
+    #[test]
+    fn services_are_named_and_come_from_what_they_work_for() {
+        let p = policy(
+            r#"{"Effect":"Allow","Principal":{"Service":"logging.s3.amazonaws.com"},"Action":"s3:PutObject",
+                "Resource":"arn:aws:s3:::logs/p/*","Condition":{"ArnLike":{"aws:SourceArn":"arn:aws:s3:::b*"}}}"#,
+        );
+        let eval = |service: &str, from: &str, name: &str| {
+            let env = Environment::from([("aws:SourceArn".to_owned(), format!("arn:aws:s3::{from}"))]);
+            p.eval_service(&env, service, Action::PutObject, name.as_bytes())
+        };
+        let service = "logging.s3.amazonaws.com";
+        assert_eq!(eval(service, ":bucket", "logs/p/x"), Effect::Allow);
+        for (service, from, name) in [
+            (service, ":other", "logs/p/x"),
+            // A star is no tenant's colon.
+            (service, "b:x", "logs/p/x"),
+            (service, ":bucket", "logs/x"),
+            ("other.amazonaws.com", ":bucket", "logs/p/x"),
+        ] {
+            assert_eq!(eval(service, from, name), Effect::Pass, "{service} {from} {name}");
+        }
+        assert_eq!(eval_as_user(&p), Effect::Pass);
+        let all = policy(r#"{"Effect":"Allow","Principal":"*","Action":"s3:PutObject","Resource":"*"}"#);
+        let env = Environment::new();
+        assert_eq!(all.eval_service(&env, service, Action::PutObject, b"b/k"), Effect::Pass);
+    }
+
+    fn eval_as_user(p: &Policy) -> Effect {
+        let env = Environment::from([("aws:SourceArn".to_owned(), "arn:aws:s3:::bucket".to_owned())]);
+        p.eval(&env, &UserId::plain("u"), Action::PutObject, b"logs/p/x")
     }
 
     #[test]

@@ -112,7 +112,11 @@ fn principals(value: &Json) -> Read<Vec<Principal>> {
             return Err(Malformed);
         }
         for text in texts(value)? {
-            found.push(if kind == "AWS" || kind == "Federated" { principal(text) } else { Principal::Other });
+            found.push(match kind.as_str() {
+                "AWS" | "Federated" => principal(text),
+                "Service" => Principal::Service(text.to_owned()),
+                _ => Principal::Other,
+            });
         }
     }
     Ok(found)

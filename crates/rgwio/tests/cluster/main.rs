@@ -106,6 +106,7 @@ impl Core {
             flags,
             number: number(),
             max_buckets: Some(10),
+            attrs: <_>::default(),
         };
         self.run(moment(|m| self.site.create_bucket(new, m))).await.map(Arc::new)
     }
@@ -151,11 +152,14 @@ impl Core {
                 etag: md5(data),
                 accounted_size: None,
                 compression: Compression::default(),
+                checksum: None,
                 now: now(),
             };
             known.push((n, self.ok(part.finish(finish)).await.etag));
         }
-        let complete = Complete { parts: known, etag: whole_etag, number: number(), now: now() };
+        let (condition, of_parts) = (Condition::Any, None);
+        let complete =
+            Complete { parts: known, etag: whole_etag, condition, of_parts, number: number(), now: now() };
         self.ok(moment(|m| self.site.complete_upload(bucket, upload, complete, m))).await;
     }
 }

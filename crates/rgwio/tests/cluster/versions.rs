@@ -24,7 +24,7 @@ impl Core {
     }
 
     async fn remove_version(&self, bucket: &SharedBucket, key: Key) -> Removed {
-        let by = Remover { owner: self.owner.clone(), bypasses: false };
+        let by = Remover { owner: self.owner.clone(), ..Remover::default() };
         self.ok(moment(|m| self.site.remove_version(bucket, key, &by, m))).await
     }
 

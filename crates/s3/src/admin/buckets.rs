@@ -55,7 +55,7 @@ async fn told(gateway: &Gateway, tenant: &Bytes, name: &Bytes) -> S3Result<Value
     let pools = &info.bucket.explicit;
     let kept = tags::stored(kept.get(attrs::TAGGING.as_bytes()))?;
     let tag_set: Map<String, Value> = kept.tags.iter().map(|(k, v)| (text(k), text(v).into())).collect();
-    Ok(json!({
+    let mut told = json!({
         "bucket": text(name),
         "num_shards": info.layout.current.shards.count,
         "tenant": text(&info.bucket.tenant),
@@ -77,8 +77,11 @@ async fn told(gateway: &Gateway, tenant: &Bytes, name: &Bytes) -> S3Result<Value
         "max_marker": per_shard(&|shard| text(&shard.max_marker)),
         "usage": usage,
         "bucket_quota": shown::quota(&info.quota),
-        "tagset": tag_set,
-    }))
+    });
+    if let (false, Some(fields)) = (tag_set.is_empty(), told.as_object_mut()) {
+        fields.insert("tagset".to_owned(), tag_set.into());
+    }
+    Ok(told)
 }
 
 pub async fn info(gateway: &Gateway, args: &Args) -> S3Result<Option<Value>> {

@@ -20,7 +20,7 @@ pub fn of(error: Error) -> S3Error {
 }
 
 pub fn invalid_access_key() -> S3Error {
-    custom("InvalidAccessKey", 400)
+    custom("InvalidAccessKeyId", 403)
 }
 
 pub fn invalid_secret() -> S3Error {

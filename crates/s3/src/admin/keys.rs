@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(wanted("uid=u&generate-key=false", Some(true)), Ok(None));
         assert_eq!(wanted("access-key=a&secret-key=bc", None), Ok(Some((1, 2))));
         assert_eq!(wanted("access-key=a&generate-key=false", Some(true)), Err("InvalidSecretKey".into()));
-        assert_eq!(wanted("secret-key=a", None), Err("InvalidAccessKey".into()));
+        assert_eq!(wanted("secret-key=a", None), Err("InvalidAccessKeyId".into()));
         assert_eq!(wanted("access-key=a&secret-key=b&key-type=cat", None), Err("InvalidKeyType".into()));
         let long = format!("access-key={}", "x".repeat(MAX_LETTERS + 1));
         assert_eq!(wanted(&long, Some(true)), Err("InvalidArgument".into()));

@@ -96,7 +96,7 @@ impl Operation {
             ("bucket", "DELETE") => named(&[("object", O::ObjectRemove)], O::BucketRemove),
             ("usage", "GET") => O::UsageShow,
             ("usage", "DELETE") => O::UsageTrim,
-            ("user" | "bucket" | "usage", _) => return Err(S3ErrorCode::MethodNotAllowed.into()),
+            ("" | "user" | "bucket" | "usage", _) => return Err(S3ErrorCode::MethodNotAllowed.into()),
             _ => return Err(crate::errors::not_served("only users, buckets and usage are served")),
         })
     }

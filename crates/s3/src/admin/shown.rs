@@ -100,6 +100,11 @@ pub fn subusers(info: &UserInfo) -> Value {
     info.subusers.values().map(subuser).collect()
 }
 
+/// A flag as a text. Source: encode_json of bool in src/common/ceph_json.cc.
+fn flag(flag: u8) -> &'static str {
+    if flag == 0 { "false" } else { "true" }
+}
+
 pub fn user(info: &UserInfo, held: Option<Held>) -> Value {
     let kind = match info.kind {
         UserKind::RGW => "rgw",
@@ -122,8 +127,8 @@ pub fn user(info: &UserInfo, held: Option<Held>) -> Value {
         "swift_keys": swift_keys(info),
         "caps": caps::to_json(&info.caps),
         "op_mask": kinds(info.op_mask),
-        "system": info.system != 0,
-        "admin": info.admin != 0,
+        "system": flag(info.system),
+        "admin": flag(info.admin),
         "default_placement": text(&info.placement.name),
         "default_storage_class": text(&info.placement.storage_class),
         "placement_tags": texts(&mut info.placement_tags.iter()),

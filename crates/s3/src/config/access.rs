@@ -8,15 +8,19 @@ use rgw::policy::Action;
 use s3s::{Body, S3ErrorCode, S3Result, s3_error};
 
 use super::{Asked, empty};
+use crate::errors;
 use crate::state::{Gateway, PUBLIC_ACCESS};
 use crate::xml::{Document, Element};
 
 const ROOT: &str = "PublicAccessBlockConfiguration";
 
 pub async fn get(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
-    // Source: RGWGetBucketPublicAccessBlock::verify_permission, which asks for another action.
-    let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::GetBucketPolicy).await?;
-    // Nothing is blocked where nothing was said.
+    // 16.2 asks for another action, and answers that nothing is blocked where nothing was said.
+    let right = Action::GetBucketPublicAccessBlock;
+    let view = gateway.bucket_for(&asked.caller, &asked.bucket, right).await?;
+    if !view.state.instance.attrs.contains_key(PUBLIC_ACCESS) {
+        return Err(errors::custom("NoSuchPublicAccessBlockConfiguration", 404));
+    }
     let PublicAccessBlock { block_acls, ignore_acls, block_policy, restrict_buckets } = view.public;
     let mut document = Document::new(ROOT);
     for (name, value) in [

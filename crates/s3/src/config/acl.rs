@@ -7,6 +7,7 @@ use rgw::policy::Action;
 use rgw::{AccessControl, Owner};
 use s3s::{Body, S3ErrorCode, S3Result, s3_error};
 
+use super::ownership::check_lists;
 use super::{Asked, empty};
 use crate::ops::reader;
 use crate::rights::Target;
@@ -59,6 +60,7 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
 
 async fn put_bucket(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
     let view = gateway.bucket_for(&asked.caller, &asked.bucket, Action::PutBucketAcl).await?;
+    check_lists(&view)?;
     let acl = wanted(gateway, &asked, &view, &view.acl.owner).await?;
     let set = Some(acl.to_bytes());
     gateway.set_bucket_attr(&asked.caller, &view, attrs::ACL.as_bytes(), set).await?;
@@ -74,6 +76,7 @@ async fn put_object(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>>
     if !view.may_with(&asked.caller, asked.action(Action::PutObjectAcl), &target) {
         return Err(S3ErrorCode::AccessDenied.into());
     }
+    check_lists(&view)?;
     let acl = wanted(gateway, &asked, &view, &acl.owner).await?;
     let change = vec![(attrs::ACL.into(), Some(acl.to_bytes()))];
     let set = gateway.now(|moment| gateway.site().set_attrs(&view.info, &key, head, change, moment)).await;

@@ -106,11 +106,19 @@ fn read_rule(document: &[u8]) -> S3Result<ObjectLock> {
 pub async fn put_rule(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
     let right = Action::PutBucketObjectLockConfiguration;
     let view = gateway.own_bucket(&asked.caller, &asked.bucket, right).await?;
-    if !has_locks(&view) {
+    let keeps =
+        |flags: Versioning| flags.has(Versioning::VERSIONED) && !flags.has(Versioning::VERSIONS_SUSPENDED);
+    // 16.2 gives no bucket locks that was made without.
+    if !has_locks(&view) && !keeps(view.info.flags) {
         return Err(errors::custom("InvalidBucketState", 409));
     }
     let lock = read_rule(&asked.document)?;
-    gateway.change_bucket(&asked.caller, &view, move |info, _| info.object_lock = lock.clone()).await?;
+    let change = move |info: &mut rgw::BucketInfo, _: &mut Attrs| {
+        let Versioning(flags) = info.flags;
+        info.flags = Versioning(flags | Versioning::OBJECT_LOCK);
+        info.object_lock = lock.clone();
+    };
+    gateway.change_bucket(&asked.caller, &view, change).await?;
     Ok(empty(StatusCode::OK))
 }
 

@@ -4,8 +4,11 @@
 mod access;
 mod acl;
 mod cors;
+mod encryption;
 pub mod lifecycle;
 pub mod lock;
+mod logging;
+pub mod ownership;
 mod payment;
 mod policy;
 mod tagging;
@@ -86,6 +89,16 @@ pub enum Config {
     GetWebsite,
     PutWebsite,
     DeleteWebsite,
+    GetEncryption,
+    PutEncryption,
+    DeleteEncryption,
+    GetLogging,
+    PutLogging,
+    FlushLogging,
+    GetOwnership,
+    PutOwnership,
+    DeleteOwnership,
+    GetTorrent,
 }
 
 impl Config {
@@ -98,6 +111,10 @@ impl Config {
             C::PutAcl | C::PutTags | C::DeleteTags | C::PutCors | C::DeleteCors | C::PutPolicy => true,
             C::DeletePolicy | C::PutPublicAccess | C::DeletePublicAccess | C::PutPayment => true,
             C::PutLifecycle | C::DeleteLifecycle | C::PutWebsite | C::DeleteWebsite => true,
+            C::GetEncryption | C::GetLogging | C::GetOwnership | C::GetTorrent => false,
+            C::PutOwnership | C::DeleteOwnership => true,
+            C::PutLogging | C::FlushLogging => true,
+            C::PutEncryption | C::DeleteEncryption => true,
             C::PutVersioning | C::PutLockRule | C::PutRetention | C::PutHold => true,
         }
     }
@@ -123,14 +140,23 @@ pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> 
     if is_object {
         return match () {
             () if has("retention") => of(Some(C::GetRetention), Some(C::PutRetention), None),
+            () if has("torrent") => of(Some(C::GetTorrent), None, None),
             () if has("legal-hold") => of(Some(C::GetHold), Some(C::PutHold), None),
             () => None,
         };
     }
     match () {
         () if has("cors") => of(Some(C::GetCors), Some(C::PutCors), Some(C::DeleteCors)),
+        () if has("encryption") => {
+            of(Some(C::GetEncryption), Some(C::PutEncryption), Some(C::DeleteEncryption))
+        }
         () if has("lifecycle") => of(Some(C::GetLifecycle), Some(C::PutLifecycle), Some(C::DeleteLifecycle)),
+        () if has("logging") && *method == Method::POST => Some(C::FlushLogging),
+        () if has("logging") => of(Some(C::GetLogging), Some(C::PutLogging), None),
         () if has("object-lock") => of(Some(C::GetLockRule), Some(C::PutLockRule), None),
+        () if has("ownershipControls") => {
+            of(Some(C::GetOwnership), Some(C::PutOwnership), Some(C::DeleteOwnership))
+        }
         () if has("policy") => of(Some(C::GetPolicy), Some(C::PutPolicy), Some(C::DeletePolicy)),
         () if has("policyStatus") => of(Some(C::GetPolicyStatus), None, None),
         () if has("publicAccessBlock") => {
@@ -182,6 +208,16 @@ pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result
         C::GetWebsite => boxed(|| website::get(gateway, asked)),
         C::PutWebsite => boxed(|| website::put(gateway, asked)),
         C::DeleteWebsite => boxed(|| website::delete(gateway, asked)),
+        C::GetEncryption => boxed(|| encryption::get(gateway, asked)),
+        C::PutEncryption => boxed(|| encryption::put(gateway, asked)),
+        C::GetOwnership => boxed(|| ownership::get(gateway, asked)),
+        C::PutOwnership => boxed(|| ownership::put(gateway, asked)),
+        C::DeleteOwnership => boxed(|| ownership::delete(gateway, asked)),
+        C::GetTorrent => boxed(|| torrent(gateway, asked)),
+        C::GetLogging => boxed(|| logging::get(gateway, asked)),
+        C::PutLogging => boxed(|| logging::put(gateway, asked)),
+        C::FlushLogging => boxed(|| logging::flush(gateway, asked)),
+        C::DeleteEncryption => boxed(|| encryption::delete(gateway, asked)),
     };
     answering.await
 }
@@ -194,6 +230,13 @@ fn boxed<'a, F: Future<Output = S3Result<Response<Body>>> + Send + 'a>(
     make: impl FnOnce() -> F,
 ) -> Answering<'a> {
     Box::pin(make())
+}
+
+/// No object has a file for BitTorrent, as in radosgw unless it is told to make them.
+async fn torrent(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
+    let view = gateway.bucket(&asked.caller, &asked.bucket).await?;
+    reader::open(gateway, &asked.caller, &view, &asked.key(), 0).await?;
+    Err(s3s::s3_error!(NoSuchKey, "the object has no torrent"))
 }
 
 /// An answer without a body.
@@ -226,6 +269,8 @@ mod tests {
             (Method::GET, &["legal-hold"], false, None),
             (Method::GET, &["versions"], false, None),
             (Method::DELETE, &["website"], false, Some(Config::DeleteWebsite)),
+            (Method::PUT, &["encryption"], false, Some(Config::PutEncryption)),
+            (Method::GET, &["encryption"], true, None),
             (Method::GET, &["website"], true, None),
             (Method::GET, &[], true, None),
         ] {

@@ -24,12 +24,17 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
     let tenant = String::from_utf8_lossy(&view.info.bucket.tenant);
     let policy = Policy::read(&asked.document, &tenant)
         .map_err(|_| s3_error!(InvalidArgument, "the policy cannot be read"))?;
+    // 16.2 takes it: whoever is not named would be let in, the whole world included.
+    if policy.allows_all_but_some() {
+        return Err(s3_error!(InvalidArgument, "Allow with NotPrincipal is not allowed"));
+    }
     if view.public.block_policy && policy.is_public() {
         return Err(S3ErrorCode::AccessDenied.into());
     }
     let text = Some(asked.document.clone());
     gateway.set_bucket_attr(&asked.caller, &view, POLICY, text).await?;
-    Ok(empty(StatusCode::OK))
+    // 16.2 answers 200.
+    Ok(empty(StatusCode::NO_CONTENT))
 }
 
 pub async fn delete(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {

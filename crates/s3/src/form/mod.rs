@@ -20,13 +20,14 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-use rgw::Key;
+use rgw::{CksumKind, Key};
 use s3s::dto::StorageClass;
 use s3s::{Body, S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::{BodyError, Checked};
+use crate::checksum::{self, Checksum};
 use crate::environment::{self, Way};
-use crate::ops::{objects, writer};
+use crate::ops::{objects, sums, writer};
 use crate::sign::{self, header};
 use crate::state::{Gateway, at_once, now};
 use crate::tags;
@@ -38,7 +39,19 @@ use policy::{Fields, FormPolicy, Refused};
 
 const VERSION: HeaderName = HeaderName::from_static("x-amz-version-id");
 /// Fields that no document has to name.
-const SIGNATURES: [&str; 4] = ["policy", "signature", "awsaccesskeyid", "x-amz-signature"];
+const SIGNATURES: [&str; 10] = [
+    "policy",
+    "signature",
+    "awsaccesskeyid",
+    "x-amz-signature",
+    // What the file sums up to follows from the file.
+    "x-amz-checksum-algorithm",
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+];
 
 /// A form whose body is still to come.
 pub struct Form {
@@ -220,6 +233,16 @@ fn as_headers(fields: &Fields) -> S3Result<HeaderMap> {
     Ok(headers)
 }
 
+/// The sum that a form says its file has.
+fn said_sum(fields: &Fields) -> S3Result<Option<(CksumKind, &str)>> {
+    let field = |kind: CksumKind| Some((kind, fields.get(checksum::header_of(kind))?.trim()));
+    let mut said = CksumKind::ALL.into_iter().filter_map(field);
+    match (said.next(), said.next()) {
+        (said, None) => Ok(said),
+        _ => Err(s3_error!(InvalidRequest, "a form has one checksum")),
+    }
+}
+
 /// Writes the object of a form.
 pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let Form { parts, bucket, tenant, peer, body, boundary } = form;
@@ -260,15 +283,25 @@ pub async fn answer(gateway: &Gateway, form: Form) -> S3Result<Response<Body>> {
     let class = fields.get("x-amz-storage-class").map(|class| StorageClass::from(class.trim().to_owned()));
     let class = objects::storage_class(class.as_ref());
     let settings = &gateway.settings().encryption;
-    let (seal, told) = encryption::Asked::of_fields(&fields, &parts.headers, settings)?.seal(settings)?;
-    let wanted = writer::wanted_md5(header(&parts, "content-md5").map(str::to_owned).as_ref())?;
+    let keys = encryption::Asked::of_fields(&fields, &parts.headers, settings)?;
+    let (seal, mut told) = keys.seal(settings, view.place()).await?;
+    let md5 = writer::wanted_md5(header(&parts, "content-md5").map(str::to_owned).as_ref())?;
+    let said = said_sum(&fields)?;
+    let wants = writer::Wants { md5, sum: said.map(|(kind, _)| Checksum::new(kind)) };
     let number = gateway.number();
     let at = Key::plain(key.clone());
     let upload = at_once(|moment| gateway.site().put(&view.info, at, class, number, moment));
     let file = File { pieces, length: 0, bounds, done: false };
     let body = Some(Body::http_body_unsync(file).into());
     let upload = upload.map_err(errors::of)?.sealed(seal);
-    let (upload, etag) = writer::write(gateway, upload, body, wanted).await?;
+    let (upload, writer::Summed { etag, sum }) = writer::write(gateway, upload, body, wants).await?;
+    if let Some((sum, (_, said))) = sum.zip(said) {
+        if !checksum::is(&sum, said) {
+            return Err(writer::drop_all(gateway, upload, s3_error!(BadDigest)).await);
+        }
+        attrs.extend([sums::attr(&sum)]);
+        told.extend(sums::of_bytes(&sum).iter().flat_map(sums::Told::headers));
+    }
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
     let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
     let written = writer::finish(gateway, upload, |upload| upload.finish(finish)).await?;

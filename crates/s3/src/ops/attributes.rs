@@ -1,13 +1,13 @@
-//! What an object is like, without its bytes: GetObjectAttributes, which 16.2 has not. Of checksums nothing
-//! is kept, so none is told.
+//! What an object is like, without its bytes: GetObjectAttributes, which 16.2 has not.
 
 use gateway::Opened;
-use rgw::Manifest;
+use rgw::{CksumKind, Manifest};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::objects::named;
 use super::reader;
+use super::sums::{self, Told, tell};
 use crate::attrs::{storage_class, timestamp};
 use crate::encryption;
 use crate::state::{Gateway, caller};
@@ -26,11 +26,21 @@ pub async fn get_object_attributes(
     // Whoever may read all of an object may read what it is like.
     let key = reader::key(&input.key, named(input.version_id.as_ref()));
     let opened = reader::open(gateway, &caller, &view, &key, 0).await?;
-    let (opened, headers) = encryption::asked(&request).open(&gateway.settings().encryption, opened)?;
-    let parts = wants("ObjectParts").then(|| parts(&opened, input)).transpose()?.flatten();
+    let (opened, headers) = encryption::asked(&request).open(&gateway.settings().encryption, opened).await?;
+    let mut parts = wants("ObjectParts").then(|| parts(&opened, input)).transpose()?.flatten();
+    let whole = sums::of_head(&opened.head);
+    if let Some(page) = parts.as_mut().and_then(|page| page.parts.as_mut()).filter(|_| whole.is_some()) {
+        let numbers: Vec<u32> =
+            page.iter().filter_map(|part| part.part_number).filter_map(|n| u32::try_from(n).ok()).collect();
+        let told = sums::of_parts(gateway, &opened, &numbers).await?;
+        for (part, told) in page.iter_mut().zip(told) {
+            tell!(told, part);
+        }
+    }
     let head = &opened.head;
     let class = || StorageClass::from(storage_class(head).unwrap_or(StorageClass::STANDARD).to_owned());
     let output = GetObjectAttributesOutput {
+        checksum: whole.filter(|_| wants("Checksum")).map(|told| checksum(&told)),
         e_tag: wants("ETag").then(|| String::from_utf8_lossy(&head.etag()).into_owned()),
         object_size: wants("ObjectSize").then(|| i64::try_from(opened.size()).ok()).flatten(),
         storage_class: wants("StorageClass").then(class),
@@ -40,6 +50,12 @@ pub async fn get_object_attributes(
         ..GetObjectAttributesOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
+}
+
+fn checksum(told: &Told) -> Checksum {
+    let mut checksum = Checksum { checksum_type: Some(told.kind_of_sum()), ..Checksum::default() };
+    tell!(Some(told), checksum);
+    checksum
 }
 
 /// What is asked for, in headers with commas in them.

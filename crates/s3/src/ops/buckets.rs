@@ -5,12 +5,12 @@ use std::net::Ipv4Addr;
 use gateway::{Error, Listing, NewBucket, SharedBucket, UploadId};
 use hyper::HeaderMap;
 use rgw::policy::Action;
-use rgw::{PlacementRule, Versioning};
+use rgw::{AccessControl, Ownership, PlacementRule, Versioning};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use crate::attrs::timestamp;
-use crate::config::lock;
+use crate::config::{self, lock};
 use crate::state::{Gateway, caller, now};
 use crate::{errors, grants};
 
@@ -104,14 +104,18 @@ pub async fn create_bucket(
     if !may || user.max_buckets < 0 || !caller.is_at_home() {
         return Err(S3ErrorCode::AccessDenied.into());
     }
-    if input.object_ownership.is_some() {
-        return Err(errors::not_served("ownership of objects is not served"));
-    }
+    let ownership = match &input.object_ownership {
+        Some(name) => Some(Ownership::named(name.as_str()).ok_or(S3ErrorCode::InvalidArgument)?),
+        None => None,
+    };
     if !is_bucket_name(&input.bucket) {
         return Err(S3ErrorCode::InvalidBucketName.into());
     }
     let owner = caller.owner();
     let acl = grants::of_headers(gateway, &request.headers, owner.clone(), &owner).await?;
+    if ownership == Some(Ownership::Enforced) && acl != AccessControl::private(owner.clone()) {
+        return Err(config::ownership::shared());
+    }
     let asked_for = acl.clone();
     let locks = input.object_lock_enabled_for_bucket == Some(true);
     let flags = if locks { Versioning::VERSIONED | Versioning::OBJECT_LOCK } else { 0 };
@@ -122,6 +126,7 @@ pub async fn create_bucket(
         flags: Versioning(flags),
         number: gateway.number(),
         max_buckets: usize::try_from(user.max_buckets).ok().filter(|max| *max > 0),
+        attrs: ownership.iter().map(config::ownership::attr).collect(),
     };
     let made = gateway.now(|moment| gateway.site().create_bucket(new, moment)).await;
     gateway.forget_bucket(&caller, &input.bucket);
@@ -131,7 +136,8 @@ pub async fn create_bucket(
             // Who has it already is told that it is there, as long as nothing else is asked for.
             let there = gateway.fresh_bucket(&caller, &input.bucket).await?;
             let lacks_locks = locks && !lock::has_locks(&there);
-            if !caller.is(&there.info.owner) || there.acl != asked_for || lacks_locks {
+            let is_other = there.acl != asked_for || there.ownership != ownership;
+            if !caller.is(&there.info.owner) || is_other || lacks_locks {
                 return Err(S3ErrorCode::BucketAlreadyExists.into());
             }
             gateway.run(gateway.site().link_again(&there.info, now())).await.map_err(errors::of)?;
@@ -184,10 +190,17 @@ pub async fn delete_bucket(
         return Err(S3ErrorCode::AccessDenied.into());
     }
     end_uploads(gateway, &fresh.info).await?;
+    let logged = match fresh.logging {
+        Some(_) => Some(gateway.fresh_bucket(&caller, name).await?),
+        None => None,
+    };
     let state = fresh.state;
     let removed = gateway.run(gateway.site().remove_bucket(state, now())).await;
     gateway.forget_bucket(&caller, name);
     removed.map_err(errors::of)?;
+    if let Some(view) = logged {
+        crate::logging::end(gateway, &view).await;
+    }
     Ok(S3Response::new(DeleteBucketOutput {}))
 }
 

@@ -24,7 +24,7 @@ pub fn names(header: &str, etag: &str) -> bool {
 }
 
 /// Seconds since the epoch: headers have no parts of one.
-fn whole_seconds(time: &Timestamp) -> i64 {
+pub fn whole_seconds(time: &Timestamp) -> i64 {
     let mut text = Vec::new();
     let formatted = time.format(s3s::dto::TimestampFormat::EpochSeconds, &mut text);
     let text = String::from_utf8(text).unwrap_or_default();

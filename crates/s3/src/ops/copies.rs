@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway::{Condition, CopyTo, Error, Finish, FinishPart, Opened, UploadId};
+use gateway::{Condition, CopyTo, Error, Finish, FinishPart, Head, Opened, UploadId};
 use hyper::HeaderMap;
-use rgw::{Compression, Key};
+use rgw::{CksumKind, Compression, Key};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use super::objects::{new_acl, new_attrs, new_version, source_conditions, storage_class, writable};
+use super::objects::{
+    condition, new_acl, new_attrs, new_version, source_conditions, storage_class, writable,
+};
+use super::sums::{self, Told, tell};
 use super::writer::{self, drop_all, hex};
 use super::{reader, uploads};
 use crate::attrs::{Attrs, quoted, timestamp};
+use crate::checksum::Checksum;
 use crate::config::lock;
 use crate::sign::percent_decode;
 use crate::state::{Gateway, caller, now};
@@ -123,10 +127,11 @@ async fn copy_once(
         &opened.head,
     )?;
     let keys = encryption::asked(request);
-    let opened = keys.open_source(&gateway.settings().encryption, opened)?;
+    let opened = keys.open_source(&gateway.settings().encryption, opened).await?;
     let encryption = opened.head.encryption();
-    let (seal, headers) = keys.seal_copy(&gateway.settings().encryption, encryption.as_ref())?;
-    let seals_anew = seal.is_some() && !keys.keeps(encryption.as_ref());
+    let sealing = keys.seal_copy(&gateway.settings().encryption, encryption.as_ref(), view.place());
+    let (seal, headers) = sealing.await?;
+    let seals_anew = seal.is_some() && !keys.keeps(encryption.as_ref(), view.place());
     let directive = input.metadata_directive.as_ref().map(|d| d.as_str()).unwrap_or("COPY");
     let class = storage_class(input.storage_class.as_ref());
     let is_here = from.tenant.as_ref().is_none_or(|tenant| *tenant == view.info.bucket.tenant);
@@ -136,14 +141,12 @@ async fn copy_once(
         return Err(s3_error!(InvalidRequest, "an object is copied over itself only to change something"));
     }
     let etag = opened.head.etag();
+    let condition = condition_said(&request.headers)?;
     let of_request = new_attrs(gateway, &caller, &view, &input.key, &request.headers).await?;
     let mut attrs: Attrs = match directive {
         "REPLACE" => of_request.clone(),
         "COPY" => {
-            let mut attrs = opened.head.attrs.clone();
-            attrs.retain(|name, _| !MADE.iter().any(|made| name == made.as_bytes()));
-            attrs.extend(of_request.get(attrs::ACL.as_bytes()).map(|acl| (attrs::ACL.into(), acl.clone())));
-            lock::take_off(&mut attrs);
+            let mut attrs = kept_attrs(&opened.head, &of_request);
             attrs.extend(lock::new_attrs(&caller, &view, &input.key, &request.headers)?);
             attrs
         }
@@ -151,21 +154,26 @@ async fn copy_once(
     };
     copy_tags(&request.headers, &opened.head.attrs, &of_request, &mut attrs)?;
     attrs.insert(attrs::ETAG.into(), etag.clone());
-    let finish = Finish { attrs, accounted_size: None, condition: Condition::Any, now: now() };
+    sums::check_copy(&request.headers, &opened.head)?;
+    let sum = opened.head.attrs.get_key_value(sums::ATTR.as_bytes());
+    attrs.extend(sum.map(|(name, sum)| (name.clone(), sum.clone())));
+    let told = sums::of_head(&opened.head);
     let to = CopyTo {
         bucket: Arc::clone(&view.info),
         key: Key::plain(input.key.clone()),
         storage_class: class,
-        finish,
+        finish: Finish { attrs, accounted_size: None, condition, now: now() },
         seal,
         number: gateway.number(),
     };
     let written = gateway.now(|moment| gateway.site().copy(opened, to, moment)).await.map_err(errors::of)?;
-    let result = CopyObjectResult {
+    let mut result = CopyObjectResult {
+        checksum_type: told.as_ref().map(Told::kind_of_sum),
         e_tag: Some(quoted(&etag)),
         last_modified: Some(timestamp(written.modified)),
         ..CopyObjectResult::default()
     };
+    tell!(told, result);
     let output = CopyObjectOutput {
         copy_object_result: Some(result),
         copy_source_version_id,
@@ -173,6 +181,21 @@ async fn copy_once(
         ..CopyObjectOutput::default()
     };
     Ok(S3Response::with_headers(output, headers))
+}
+
+/// What must hold of the object that is copied over; the library does not know that it can be asked for.
+fn condition_said(headers: &HeaderMap) -> S3Result<Condition> {
+    let said = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default().to_owned());
+    condition(said("if-match").as_ref(), said("if-none-match").as_ref())
+}
+
+/// What a copy keeps of its source's attributes; who may do what with it is the request's to say.
+fn kept_attrs(source: &Head, of_request: &Attrs) -> Attrs {
+    let mut attrs = source.attrs.clone();
+    attrs.retain(|name, _| !MADE.iter().any(|made| name == made.as_bytes()));
+    attrs.extend(of_request.get(attrs::ACL.as_bytes()).map(|acl| (attrs::ACL.into(), acl.clone())));
+    lock::take_off(&mut attrs);
+    attrs
 }
 
 /// Tags are the source's, unless the request has others in their place.
@@ -219,7 +242,7 @@ pub async fn upload_part_copy(
         input.copy_source_if_unmodified_since.as_ref(),
         &opened.head,
     )?;
-    let opened = keys.open_source(&gateway.settings().encryption, opened)?;
+    let opened = keys.open_source(&gateway.settings().encryption, opened).await?;
     // The ACL is checked first, so that a refusal leaves nothing written.
     let mut attrs = Attrs::new();
     attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
@@ -227,7 +250,9 @@ pub async fn upload_part_copy(
     let number = uploads::part_number(input.part_number)?;
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
     let begun = begun.map_err(errors::of)?;
-    let (mut part, headers) = keys.open_part(&gateway.settings().encryption, begun)?;
+    let (mut part, headers) = keys.open_part(&gateway.settings().encryption, begun).await?;
+    let begun = sums::way_of(part.begun_with(sums::upload_attr_name().as_bytes()));
+    let mut sum = sums::own_sum(begun, None);
     let (mut at, mut md5) = (range.start, Md5::new());
     while at < range.end {
         let data: Result<Bytes, Error> = gateway.run(opened.read(at, WINDOW.min(range.end - at))).await;
@@ -237,23 +262,27 @@ pub async fn upload_part_copy(
             Err(e) => return Err(drop_all(gateway, part, errors::of(e)).await),
         };
         md5.update(&data);
+        sum.iter_mut().for_each(|sum| sum.update(&data));
         at = at.saturating_add(data.len() as u64);
         part = writer::take(gateway, part, data).await.map_err(errors::of)?;
     }
     let (etag, modified) = (hex(&md5.finalize()), now());
+    let checksum = sum.map(Checksum::finish);
     let finish = FinishPart {
         attrs,
         etag: etag.clone().into(),
         accounted_size: None,
         compression: Compression::default(),
+        checksum: checksum.clone(),
         now: modified,
     };
     writer::finish(gateway, part, |part| part.finish(finish)).await?;
-    let result = CopyPartResult {
+    let mut result = CopyPartResult {
         e_tag: Some(quoted(etag.as_bytes())),
         last_modified: Some(timestamp(modified)),
         ..CopyPartResult::default()
     };
+    tell!(checksum.as_ref().and_then(sums::of_bytes), result);
     let output = UploadPartCopyOutput {
         copy_part_result: Some(result),
         copy_source_version_id,

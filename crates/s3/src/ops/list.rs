@@ -33,6 +33,11 @@ impl Names {
         }
     }
 
+    /// Names as URLs have them.
+    pub fn escaped() -> Self {
+        Self { is_url: true }
+    }
+
     pub fn show(self, name: &[u8]) -> String {
         if !self.is_url {
             return String::from_utf8_lossy(name).into_owned();

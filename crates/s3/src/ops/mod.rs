@@ -5,14 +5,16 @@ mod attributes;
 mod buckets;
 mod conditions;
 pub mod copies;
-mod list;
+pub mod list;
 pub mod objects;
 pub mod reader;
+pub mod sums;
 mod uploads;
 pub mod writer;
 
 use std::sync::{Arc, OnceLock};
 
+use hyper::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result};
 
@@ -22,10 +24,10 @@ use crate::state::{Gateway, caller};
 #[derive(Debug, Clone)]
 pub struct RequestId(pub String);
 
-/// The version that a completion made. The library sends an answer's headers before it knows, and this one is
-/// put with them.
+/// What the answer of a completion says of what it made. The library sends an answer's headers before it
+/// knows, and these are put with them.
 #[derive(Debug, Clone, Default)]
-pub struct MadeVersion(pub Arc<OnceLock<String>>);
+pub struct Made(pub Arc<OnceLock<HeaderMap>>);
 
 fn numbered(mut e: S3Error, id: Option<RequestId>) -> S3Error {
     id.into_iter().for_each(|RequestId(id)| e.set_request_id(id));

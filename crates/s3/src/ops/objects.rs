@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gateway::{Condition, Error as CoreError, Finish, Head, Opened, Removed, Remover};
+use gateway::{Condition, Error as CoreError, Finish, Head, Opened, Removed, Remover, Wanted};
 use hyper::HeaderMap;
 use hyper::header::HeaderName;
 use rgw::policy::Action;
@@ -13,11 +13,11 @@ use rgw::{AccessControl, Key};
 use s3s::dto::{Range as Asked, *};
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
-use super::conditions::Conditions;
-use super::{reader, writer};
+use super::conditions::{Conditions, whole_seconds};
+use super::{reader, sums, writer};
 use crate::attrs::{Attrs, quoted, system_time, timestamp};
 use crate::config::versioning::check_password;
-use crate::config::{lifecycle, lock};
+use crate::config::{lifecycle, lock, ownership};
 use crate::rights::for_version;
 use crate::state::{BucketView, Gateway, at_once, caller, now};
 use crate::users::Caller;
@@ -59,6 +59,9 @@ pub async fn new_acl(
     view: &BucketView,
     headers: &HeaderMap,
 ) -> S3Result<AccessControl> {
+    if let Some(acl) = ownership::new_acl(caller, view, headers)? {
+        return Ok(acl);
+    }
     let acl = grants::of_headers(gateway, headers, caller.owner(), &view.acl.owner).await?;
     match view.takes(&acl) {
         true => Ok(acl),
@@ -89,7 +92,7 @@ pub fn storage_class(class: Option<&StorageClass>) -> Bytes {
     named.unwrap_or_default().to_owned().into()
 }
 
-fn condition(matches: Option<&String>, none_matches: Option<&String>) -> S3Result<Condition> {
+pub fn condition(matches: Option<&String>, none_matches: Option<&String>) -> S3Result<Condition> {
     match (matches.map(|tags| tags.trim()), none_matches.map(|tags| tags.trim())) {
         (None, None) => Ok(Condition::Any),
         (None, Some("*")) => Ok(Condition::Missing),
@@ -112,17 +115,23 @@ pub async fn put_object(
     let size = said_length(request.input.content_length);
     let view = writable(gateway, &caller, &request.input.bucket, &request.input.key, size).await?;
     let mut attrs = new_attrs(gateway, &caller, &view, &request.input.key, &request.headers).await?;
-    let (seal, mut headers) = encryption::asked(&request).seal(&gateway.settings().encryption)?;
+    let keys = encryption::asked(&request);
+    let (seal, mut headers) = keys.seal(&gateway.settings().encryption, view.place()).await?;
+    let summed = sums::of_request(&request);
     let input = request.input;
     let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
-    let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
+    let wants = writer::Wants { md5: writer::wanted_md5(input.content_md5.as_ref())?, sum: None };
     let class = storage_class(input.storage_class.as_ref());
     let (key_name, key) = (input.key.clone(), Key::plain(input.key));
     let number = gateway.number();
     let upload = at_once(|moment| gateway.site().put(&view.info, key, class, number, moment));
     let upload = upload.map_err(errors::of)?.sealed(seal);
-    let (upload, etag) = writer::write(gateway, upload, input.body, wanted).await?;
+    let (upload, writer::Summed { etag, .. }) = writer::write(gateway, upload, input.body, wants).await?;
     attrs.insert(attrs::ETAG.into(), etag.clone().into());
+    if let Some(sum) = summed.get() {
+        attrs.extend([sums::attr(&sum)]);
+        headers.extend(sums::of_bytes(&sum).iter().flat_map(sums::Told::headers));
+    }
     let modified = now();
     let expiration = lifecycle::header(&view, key_name.as_bytes(), &attrs, modified);
     headers.extend(expiration.map(|value| (EXPIRATION, value)));
@@ -298,10 +307,13 @@ async fn answer(
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
+    let of = (range.is_some(), input.part_number);
     let asked = seen(&opened, &conditions, range, input.part_number)?;
     let keys = encryption::asked(request);
-    let (opened, encrypted) = keys.open(&gateway.settings().encryption, opened)?;
+    let (opened, encrypted) = keys.open(&gateway.settings().encryption, opened).await?;
     let mut headers = shown(&opened.head, overrides)?;
+    let told = sums::of_read(gateway, &opened, input.checksum_mode.as_ref(), of).await?;
+    headers.extend(told.iter().flat_map(sums::Told::headers));
     headers.extend(encrypted);
     headers.extend(lock::headers(caller, view, &key, &opened.head)?);
     let expiration = lifecycle::header_of(view, &key.name, &opened.head).filter(|_| key.instance.is_empty());
@@ -342,9 +354,13 @@ pub async fn head_object(
         unmodified_since: input.if_unmodified_since.as_ref(),
     };
     let range = input.range.filter(|_| is_range_meant(&request.headers, &opened.head));
+    let of = (range.is_some(), input.part_number);
     let asked = seen(&opened, &conditions, range, input.part_number)?;
-    let (opened, encrypted) = encryption::asked(&request).open(&gateway.settings().encryption, opened)?;
+    let (opened, encrypted) =
+        encryption::asked(&request).open(&gateway.settings().encryption, opened).await?;
     let mut headers = shown(&opened.head, &[])?;
+    let told = sums::of_read(gateway, &opened, input.checksum_mode.as_ref(), of).await?;
+    headers.extend(told.iter().flat_map(sums::Told::headers));
     headers.extend(encrypted);
     headers.extend(lock::headers(&caller, &view, &key, &opened.head)?);
     let expiration = lifecycle::header_of(&view, &key.name, &opened.head).filter(|_| key.instance.is_empty());
@@ -370,9 +386,9 @@ async fn remove(
     caller: &Caller,
     view: &BucketView,
     key: Key,
-    bypasses: bool,
+    (bypasses, wanted): (bool, Wanted),
 ) -> Result<Removed, CoreError> {
-    let by = Remover { owner: caller.owner(), bypasses };
+    let by = Remover { owner: caller.owner(), bypasses, wanted };
     let site = gateway.site();
     let removed = gateway.now(|moment| site.remove_version(&view.info, key.clone(), &by, moment)).await;
     let removed = match removed {
@@ -389,7 +405,7 @@ async fn remove(
     };
     match removed {
         Err(CoreError::NoSuchKey) => Ok(Removed::default()),
-        Err(CoreError::Raced) if !view.has_versions() => Ok(Removed::default()),
+        Err(CoreError::Raced) if !view.has_versions() && by.wanted.is_anything() => Ok(Removed::default()),
         other => other,
     }
 }
@@ -400,19 +416,15 @@ pub async fn delete_object(
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let caller = caller(&request);
     let (headers, input) = (request.headers, request.input);
-    let conditional = input.if_match.is_some()
-        || input.if_match_last_modified_time.is_some()
-        || input.if_match_size.is_some();
-    if conditional {
-        return Err(errors::not_served("conditions of removals are not served"));
-    }
+    let time = input.if_match_last_modified_time.as_ref();
+    let wanted = wanted(input.if_match.as_ref(), input.if_match_size, time)?;
     let version = named(input.version_id.as_ref());
     let action = for_version(Action::DeleteObject, version.is_some());
     let view = gateway.bucket_with_key(&caller, &input.bucket, action, &input.key).await?;
     check_password(&view, version.is_some())?;
     let key = reader::key(&input.key, version);
     let bypasses = lock::bypasses(&caller, &view, &input.key, &headers);
-    let removed = remove(gateway, &caller, &view, key, bypasses).await.map_err(errors::of)?;
+    let removed = remove(gateway, &caller, &view, key, (bypasses, wanted)).await.map_err(errors::of)?;
     Ok(S3Response::new(DeleteObjectOutput {
         delete_marker: removed.is_marker.then_some(true),
         version_id: shown_version(&removed.version),
@@ -437,10 +449,26 @@ fn removable(caller: &Caller, view: &BucketView, object: &ObjectIdentifier) -> S
         return Err(S3ErrorCode::AccessDenied.into());
     }
     check_password(view, version.is_some())?;
-    match object.e_tag.is_some() || object.size.is_some() || object.last_modified_time.is_some() {
-        true => Err(errors::not_served("conditions of removals are not served")),
-        false => Ok(()),
+    wanted_of(object).map(drop)
+}
+
+fn wanted_of(object: &ObjectIdentifier) -> S3Result<Wanted> {
+    wanted(object.e_tag.as_ref(), object.size, object.last_modified_time.as_ref())
+}
+
+/// What must hold of what goes.
+fn wanted(etag: Option<&String>, size: Option<i64>, modified: Option<&Timestamp>) -> S3Result<Wanted> {
+    let etag = etag.map(|tag| tag.trim());
+    if etag.is_some_and(|tag| tag.contains(',')) {
+        return Err(errors::not_served("a removal asks for one tag"));
     }
+    let no_size = |_| s3_error!(InvalidArgument, "the size of an object is no number");
+    Ok(Wanted {
+        etag: etag.map(|tag| tag.trim_matches('"').to_owned().into()),
+        size: size.map(|size| u64::try_from(size).map_err(no_size)).transpose()?,
+        // Before there were seconds to count there was no object.
+        modified_s: modified.map(|time| u64::try_from(whole_seconds(time)).unwrap_or(u64::MAX)),
+    })
 }
 
 fn deleted(object: &ObjectIdentifier, removed: &Removed) -> DeletedObject {
@@ -458,6 +486,7 @@ pub async fn delete_objects(
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     let caller = caller(&request);
+    let removals = request.extensions.get::<crate::logging::Removals>().cloned();
     let (headers, input) = (request.headers, request.input);
     if input.delete.objects.len() > MAX_REMOVED || input.delete.objects.is_empty() {
         return Err(S3ErrorCode::MalformedXML.into());
@@ -488,7 +517,11 @@ pub async fn delete_objects(
                     let mut results = Vec::with_capacity(objects.len());
                     for object in &objects {
                         let key = reader::key(&object.key, named(object.version_id.as_ref()));
-                        results.push(remove(&gateway, &caller, &view, key, bypasses).await);
+                        let removed = match wanted_of(object) {
+                            Ok(wanted) => remove(&gateway, &caller, &view, key, (bypasses, wanted)).await,
+                            Err(_) => Err(CoreError::InvalidArgument),
+                        };
+                        results.push(removed);
                     }
                     results
                 });
@@ -499,6 +532,9 @@ pub async fn delete_objects(
             let results = task.await.unwrap_or_default().into_iter();
             let results = results.chain(std::iter::repeat_with(|| Err(CoreError::Unexpected)));
             for (object, result) in objects.iter().zip(results) {
+                if let (Some(removals), Ok(_)) = (&removals, &result) {
+                    removals.add(&object.key, named(object.version_id.as_ref()));
+                }
                 match result {
                     Ok(_) if is_quiet => {}
                     Ok(removed) => all_deleted.push(deleted(object, &removed)),
@@ -528,6 +564,18 @@ pub fn source_conditions<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn removals_ask_for_one_tag_a_size_and_a_time() {
+        let time = Timestamp::from(std::time::UNIX_EPOCH + std::time::Duration::from_millis(1500));
+        let of = |etag: &str, size| wanted(Some(&etag.to_owned()), size, Some(&time)).ok();
+        let want = Wanted { etag: Some("e".into()), size: Some(3), modified_s: Some(1) };
+        assert_eq!((of("\"e\"", Some(3)), of(" e", Some(3))), (Some(want.clone()), Some(want)));
+        let any = Wanted { etag: Some("*".into()), modified_s: Some(1), ..Wanted::default() };
+        assert_eq!(of("*", None), Some(any));
+        assert_eq!((of("e,f", None), of("e", Some(-1))), (None, None));
+        assert!(wanted(None, None, None).unwrap().is_anything());
+    }
 
     #[test]
     fn a_range_is_of_the_object_that_the_client_has_part_of() {

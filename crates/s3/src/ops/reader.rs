@@ -11,9 +11,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use gateway::{Error, Head, Moment, Opened, Plan};
 use http_body::{Body, Frame, SizeHint};
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
 use rgw::Key;
 use rgw::policy::Action;
-use s3s::{S3ErrorCode, S3Result};
+use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use crate::rights::{Target, for_version};
 use crate::shares::{Share, Shares};
@@ -24,12 +26,33 @@ use crate::{attrs, errors};
 /// Bytes that are read at a time, and that come with a head.
 pub const WINDOW: u64 = 1 << 20;
 
+/// Says of what is not there whether a delete marker is.
+const MARKER: HeaderName = HeaderName::from_static("x-amz-delete-marker");
+const VERSION: HeaderName = HeaderName::from_static("x-amz-version-id");
+
 /// What a caller is told of an object that is not there: whether it may know.
-fn missing(view: &BucketView, caller: &Caller) -> S3ErrorCode {
-    match view.may_miss(caller) {
-        true => S3ErrorCode::NoSuchKey,
-        false => S3ErrorCode::AccessDenied,
+async fn missing(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &Key) -> S3Error {
+    if !view.may_miss(caller, &key.name) {
+        return S3ErrorCode::AccessDenied.into();
     }
+    let mut e = S3Error::from(S3ErrorCode::NoSuchKey);
+    let shows = view.has_versions() && key.instance.is_empty();
+    let marker = match shows {
+        true => gateway.read(gateway.site().marker_shown(&view.info, key)).await,
+        false => Ok(None),
+    };
+    let mut headers = HeaderMap::new();
+    match marker {
+        // It is not known.
+        Err(_) => return e,
+        Ok(None) => drop(headers.insert(MARKER, HeaderValue::from_static("false"))),
+        Ok(Some((id, _))) => {
+            headers.insert(MARKER, HeaderValue::from_static("true"));
+            headers.extend(HeaderValue::from_bytes(&id).ok().map(|id| (VERSION, id)));
+        }
+    }
+    e.set_headers(headers);
+    e
 }
 
 /// A key, and the version of it that a request names.
@@ -50,7 +73,10 @@ async fn find<T: Send + 'static>(
 /// An object's head, whatever the caller may do with it.
 pub async fn head(gateway: &Gateway, caller: &Caller, view: &BucketView, key: &Key) -> S3Result<Head> {
     let head = find(gateway, view, |moment| gateway.site().shown(&view.info, key, 0, moment)).await;
-    head.map_err(errors::of)?.ok_or_else(|| missing(view, caller).into())
+    match head.map_err(errors::of)? {
+        Some(head) => Ok(head),
+        None => Err(missing(gateway, caller, view, key).await),
+    }
 }
 
 /// Whether there is an object of a name, whoever may know.
@@ -71,7 +97,7 @@ pub async fn open(
     let open = |moment: &mut Moment| gateway.site().open(&view.info, key, prefetch, moment);
     let opened = find(gateway, view, open).await;
     let opened = match opened {
-        Err(Error::NoSuchKey) => return Err(missing(view, caller).into()),
+        Err(Error::NoSuchKey) => return Err(missing(gateway, caller, view, key).await),
         other => other.map_err(errors::of)?,
     };
     let acl = attrs::acl(&opened.head)?;

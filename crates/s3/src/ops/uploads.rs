@@ -1,24 +1,38 @@
 //! Uploads in parts.
 
 use bytes::Bytes;
+use codec::Decode;
 use gateway::{Complete, Error, FinishPart, Head, Listing, UploadId};
 use hyper::HeaderMap;
+use hyper::header::HeaderName;
 use md5::{Digest, Md5};
 use rgw::policy::Action;
-use rgw::{Compression, Key, PlacementRule};
+use rgw::{AccessControl, CksumKind, Compression, Encryption, Key, PlacementRule};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::list::{Names, max_keys};
-use super::objects::{new_acl, new_attrs, new_version, said_length, storage_class, writable};
-use super::{MadeVersion, writer};
+use super::objects::{condition, new_acl, new_attrs, new_version, said_length, storage_class, writable};
+use super::sums::{self, Completion, Told, tell};
+use super::{Made, writer};
 use crate::attrs::{Attrs, quoted, timestamp};
+use crate::checksum::Way;
 use crate::rights::Target;
 use crate::state::{BucketView, Gateway, caller, now};
 use crate::{attrs, encryption, errors, grants};
 
+const VERSION: HeaderName = HeaderName::from_static("x-amz-version-id");
+
 fn text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn algorithm_of(way: Way) -> ChecksumAlgorithm {
+    ChecksumAlgorithm::from_static(way.kind.name())
+}
+
+fn type_of(way: Way) -> ChecksumType {
+    ChecksumType::from_static(Way::name(way.is_composite))
 }
 
 pub fn part_number(number: i32) -> S3Result<u32> {
@@ -33,8 +47,12 @@ pub async fn create_multipart_upload(
     let (caller, input) = (caller(&request), &request.input);
     let view = writable(gateway, &caller, &input.bucket, &input.key, 0).await?;
     let mut attrs = new_attrs(gateway, &caller, &view, &input.key, &request.headers).await?;
-    let (seal, headers) = encryption::asked(&request).seal(&gateway.settings().encryption)?;
+    let keys = encryption::asked(&request);
+    let (seal, headers) = keys.seal(&gateway.settings().encryption, view.place()).await?;
     attrs.extend(seal.into_iter().flat_map(|seal| seal.encryption.attrs()));
+    let algorithm = input.checksum_algorithm.as_ref().map(|name| name.as_str());
+    let way = sums::begin(algorithm, input.checksum_type.as_ref().map(|way| way.as_str()))?;
+    attrs.extend(way.map(sums::upload_attr));
     let class = storage_class(input.storage_class.as_ref());
     let placement = match class.is_empty() {
         true => view.info.placement.clone(),
@@ -44,6 +62,8 @@ pub async fn create_multipart_upload(
     let begun = gateway.now(|moment| gateway.site().begin_upload(&view.info, name, placement, attrs, moment));
     let upload = begun.await.map_err(errors::of)?;
     let output = CreateMultipartUploadOutput {
+        checksum_algorithm: way.map(algorithm_of),
+        checksum_type: way.map(type_of),
         bucket: Some(input.bucket.clone()),
         key: Some(input.key.clone()),
         upload_id: Some(text(&upload.id)),
@@ -57,23 +77,30 @@ pub async fn upload_part(
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
     let (caller, keys) = (caller(&request), encryption::asked(&request));
+    let summed = sums::of_request(&request);
     let (headers, input) = (request.headers, request.input);
     let view =
         writable(gateway, &caller, &input.bucket, &input.key, said_length(input.content_length)).await?;
-    let wanted = writer::wanted_md5(input.content_md5.as_ref())?;
+    let md5 = writer::wanted_md5(input.content_md5.as_ref())?;
     let upload = UploadId { name: input.key.into(), id: input.upload_id.into() };
     let number = part_number(input.part_number)?;
     // The ACL is checked first, so that a refusal leaves nothing written.
     let mut attrs = Attrs::new();
     attrs::set_acl(&mut attrs, &new_acl(gateway, &caller, &view, &headers).await?);
     let begun = gateway.now(|moment| gateway.site().put_part(&view.info, upload, number, moment)).await;
-    let (part, headers) = keys.open_part(&gateway.settings().encryption, begun.map_err(errors::of)?)?;
-    let (part, etag) = writer::write(gateway, part, input.body, wanted).await?;
+    let (part, mut headers) =
+        keys.open_part(&gateway.settings().encryption, begun.map_err(errors::of)?).await?;
+    let begun = sums::way_of(part.begun_with(sums::upload_attr_name().as_bytes()));
+    let wants = writer::Wants { md5, sum: sums::own_sum(begun, summed.kind) };
+    let (part, writer::Summed { etag, sum }) = writer::write(gateway, part, input.body, wants).await?;
+    let checksum = sum.or_else(|| summed.get());
+    headers.extend(checksum.as_ref().and_then(sums::of_bytes).iter().flat_map(sums::Told::headers));
     let finish = FinishPart {
         attrs,
         etag: etag.clone().into(),
         accounted_size: None,
         compression: Compression::default(),
+        checksum,
         now: now(),
     };
     writer::finish(gateway, part, |part| part.finish(finish)).await?;
@@ -90,21 +117,6 @@ fn whole_etag(parts: &[Bytes]) -> Bytes {
         sum.update(pairs.collect::<Vec<u8>>());
     }
     format!("{}-{}", writer::hex(&sum.finalize()), parts.len()).into()
-}
-
-/// Whether a client wants the whole's checksum, or those of its parts, compared with something.
-fn has_checksums(headers: &HeaderMap, upload: Option<&CompletedMultipartUpload>) -> bool {
-    let of_whole = headers
-        .keys()
-        .any(|name| name.as_str().starts_with("x-amz-checksum-") || name.as_str() == "x-amz-mp-object-size");
-    let of_part = |part: &CompletedPart| {
-        part.checksum_crc32.is_some()
-            || part.checksum_crc32c.is_some()
-            || part.checksum_crc64nvme.is_some()
-            || part.checksum_sha1.is_some()
-            || part.checksum_sha256.is_some()
-    };
-    of_whole || upload.and_then(|u| u.parts.as_ref()).is_some_and(|parts| parts.iter().any(of_part))
 }
 
 /// Numbers and tags of the parts that a client names.
@@ -153,38 +165,62 @@ pub async fn complete_multipart_upload(
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let (caller, input) = (caller(&request), &request.input);
+    let keys = encryption::asked(&request);
     let view = gateway.bucket_with_key(&caller, &input.bucket, Action::PutObject, &input.key).await?;
-    if input.if_match.is_some() || input.if_none_match.is_some() {
-        return Err(errors::not_served("conditions of completions are not served"));
-    }
-    if has_checksums(&request.headers, input.multipart_upload.as_ref()) {
-        return Err(errors::not_served("checksums of parts are not kept, so that none can be checked"));
-    }
+    let condition = condition(input.if_match.as_ref(), input.if_none_match.as_ref())?;
+    let named = input.multipart_upload.as_ref().and_then(|upload| upload.parts.as_deref());
+    let mut sums = Completion::new(&request.headers, named.unwrap_or_default())?;
     let input = request.input;
     let parts = named_parts(input.multipart_upload)?;
+    let parts_count = parts.len();
     let etags: Vec<Bytes> = parts.iter().map(|(_, etag)| etag.clone()).collect();
     let etag = whole_etag(&etags);
     let upload = UploadId { name: input.key.clone().into(), id: input.upload_id.into() };
-    let complete = Complete { parts, etag: whole_etag, number: gateway.number(), now: now() };
+    let mut headers = HeaderMap::new();
+    match gateway.read(gateway.site().upload_attrs(&view.info, &upload)).await {
+        // Who asks again finds what was made.
+        Err(Error::NoSuchUpload) => {}
+        Err(e) => return Err(errors::of(e)),
+        Ok(begun) => {
+            sums = sums.of_upload(sums::way_of_upload(&begun));
+            if let Some(encryption) = Encryption::told_by(&begun) {
+                headers = keys.complete(&gateway.settings().encryption, &encryption).await?;
+            }
+        }
+    }
+    let (number, now) = (gateway.number(), now());
+    let (of_parts, made) = sums.attrs();
+    let of_parts = Some(of_parts);
+    let complete = Complete { parts, etag: whole_etag, condition, of_parts, number, now };
     let done = gateway.now(|moment| gateway.site().complete_upload(&view.info, upload, complete, moment));
-    let version_id = match done.await {
+    let (version_id, told) = match done.await {
         Err(Error::NoSuchUpload) => {
             let made = made_before(gateway, &view, &input.key, &etag).await?;
-            new_version(&made.ok_or(S3ErrorCode::NoSuchUpload)?.version)
+            let made = made.ok_or(S3ErrorCode::NoSuchUpload)?;
+            (new_version(&made.version), sums::of_head(&made))
         }
-        done => new_version(&done.map_err(errors::of)?.version),
+        done => {
+            let written = done.map_err(errors::of)?;
+            let sum = made.get().and_then(|sum| sums::of_whole(sum, parts_count));
+            (new_version(&written.version), sum)
+        }
     };
-    if let Some((MadeVersion(made), version)) = request.extensions.get().zip(version_id.clone()) {
-        let _ = made.set(version);
+    let version = version_id.as_ref().and_then(|version| version.parse().ok());
+    headers.extend(version.map(|version| (VERSION, version)));
+    if let Some(Made(to_tell)) = request.extensions.get() {
+        let _ = to_tell.set(headers);
     }
-    Ok(S3Response::new(CompleteMultipartUploadOutput {
+    let mut output = CompleteMultipartUploadOutput {
+        checksum_type: told.as_ref().map(Told::kind_of_sum),
         location: Some(format!("/{}/{}", input.bucket, input.key)),
         bucket: Some(input.bucket),
         key: Some(input.key),
         e_tag: Some(quoted(&etag)),
         version_id,
         ..CompleteMultipartUploadOutput::default()
-    }))
+    };
+    tell!(told, output);
+    Ok(S3Response::new(output))
 }
 
 pub async fn abort_multipart_upload(
@@ -220,16 +256,27 @@ pub async fn list_parts(
         parts.truncate(max);
         more = true;
     }
-    let part = |part: &rgw::PartInfo| Part {
-        e_tag: Some(quoted(&part.etag)),
-        last_modified: Some(timestamp(part.modified)),
-        part_number: i32::try_from(part.number).ok(),
-        size: i64::try_from(part.accounted_size).ok(),
-        ..Part::default()
+    let part = |part: &rgw::PartInfo| {
+        let mut output = Part {
+            e_tag: Some(quoted(&part.etag)),
+            last_modified: Some(timestamp(part.modified)),
+            part_number: i32::try_from(part.number).ok(),
+            size: i64::try_from(part.accounted_size).ok(),
+            ..Part::default()
+        };
+        tell!(part.checksum.as_ref().and_then(sums::of_bytes), output);
+        output
     };
-    let owner = grants::owner(&caller.owner());
-    let initiator = Initiator { display_name: owner.display_name.clone(), id: owner.id.clone() };
+    let begun = gateway.read(gateway.site().upload_attrs(&view.info, &upload)).await.map_err(errors::of)?;
+    let way = sums::way_of_upload(&begun);
+    let initiated = grants::owner(&caller.owner());
+    // Whose the object will be.
+    let acl = begun.get(attrs::ACL.as_bytes()).and_then(|raw| AccessControl::from_bytes(raw.clone()).ok());
+    let owner = acl.map_or_else(|| initiated.clone(), |acl| grants::owner(&acl.owner));
+    let initiator = Initiator { display_name: initiated.display_name, id: initiated.id };
     Ok(S3Response::new(ListPartsOutput {
+        checksum_algorithm: way.map(algorithm_of),
+        checksum_type: way.map(type_of),
         bucket: Some(input.bucket),
         key: Some(input.key),
         upload_id: Some(input.upload_id),

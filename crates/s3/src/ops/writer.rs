@@ -10,10 +10,12 @@ use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use gateway::{Error, Part, Plan, Upload};
 use md5::{Digest, Md5};
+use rgw::Cksum;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 
 use crate::body::BodyError;
+use crate::checksum::Checksum;
 use crate::errors;
 use crate::state::Gateway;
 
@@ -45,10 +47,27 @@ impl Sink for Part {
     }
 }
 
-/// A body, piece by piece, with its MD5.
+/// What sums of a body there are to be.
+#[derive(Default)]
+pub struct Wants {
+    /// Its MD5, where the client knows it.
+    pub md5: Option<Vec<u8>>,
+    /// Another one that is made.
+    pub sum: Option<Checksum>,
+}
+
+/// What became of a body.
+pub struct Summed {
+    /// Its MD5, in digits.
+    pub etag: String,
+    pub sum: Option<Cksum>,
+}
+
+/// A body, piece by piece, with its sums.
 struct Source {
     body: Option<StreamingBlob>,
     md5: Md5,
+    sum: Option<Checksum>,
 }
 
 impl Source {
@@ -60,6 +79,7 @@ impl Source {
                 None => self.body = None,
                 Some(Ok(data)) => {
                     self.md5.update(&data);
+                    self.sum.iter_mut().for_each(|sum| sum.update(&data));
                     piece.extend_from_slice(&data);
                 }
                 Some(Err(e)) => return Err(of_body(&e)),
@@ -85,15 +105,15 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Writes a body, and gives its MD5. A body that does not end well, or has another MD5 than is wanted, leaves
+/// Writes a body, and gives its sums. A body that does not end well, or has another MD5 than is wanted, leaves
 /// nothing.
 pub async fn write<S: Sink>(
     gateway: &Gateway,
     sink: S,
     body: Option<StreamingBlob>,
-    wanted: Option<Vec<u8>>,
-) -> S3Result<(S, String)> {
-    let mut source = Source { body, md5: Md5::new() };
+    wants: Wants,
+) -> S3Result<(S, Summed)> {
+    let mut source = Source { body, md5: Md5::new(), sum: wants.sum };
     let mut sink = sink;
     let mut piece = match source.piece().await {
         Ok(piece) => piece,
@@ -115,10 +135,10 @@ pub async fn write<S: Sink>(
         }
     }
     let md5 = source.md5.finalize();
-    if wanted.is_some_and(|wanted| wanted != md5[..]) {
+    if wants.md5.is_some_and(|wanted| wanted != md5[..]) {
         return Err(drop_all(gateway, sink, s3_error!(BadDigest)).await);
     }
-    Ok((sink, hex(&md5)))
+    Ok((sink, Summed { etag: hex(&md5), sum: source.sum.map(Checksum::finish) }))
 }
 
 /// Writes more bytes. What was written is taken back where it is too late for more.
