@@ -132,11 +132,7 @@ impl Osd {
         let mut addrs = settings.listen.bind_all(&messenger, nonce).await?;
         let disks = Disks::below(&settings.block);
         addrs.host.extend(disks.metadata());
-        let own = OwnAddrs {
-            cluster: addrs.cluster.clone(),
-            heartbeat_front: addrs.heartbeat_front.clone(),
-            heartbeat_back: addrs.heartbeat_back.clone(),
-        };
+        let own = own_addrs(&addrs);
         let core = OsdCore::new(settings.id, settings.options, store, addrs)
             .map_err(|e| anyhow::anyhow!("osd.{}: {e}", settings.id))?
             .with_file_options(&settings.local);
@@ -193,6 +189,14 @@ impl Osd {
             () = tokio::time::sleep(Duration::from_secs(5)) => {}
         }
         self.shell.messenger.shut_down();
+    }
+}
+
+fn own_addrs(addrs: &pg::BootAddrs) -> OwnAddrs {
+    OwnAddrs {
+        cluster: addrs.cluster.clone(),
+        heartbeat_front: addrs.heartbeat_front.clone(),
+        heartbeat_back: addrs.heartbeat_back.clone(),
     }
 }
 

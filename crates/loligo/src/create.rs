@@ -445,6 +445,7 @@ mod tests {
             mon_addr: "127.0.0.1:3300".parse().expect("an address"),
             mons: Vec::new(),
             osds: vec![osd(0), osd(1), osd(2)],
+            mds: Vec::new(),
             profile: crate::args::Profile::Default,
         };
         for here in ["osd.0", "osd.2"] {

@@ -28,6 +28,7 @@ mod rados;
 mod rbd;
 mod rescue;
 mod rgw;
+mod rgw_keys;
 mod rgw_options;
 mod running;
 mod serve;
@@ -51,8 +52,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(args::with_options(std::env::args_os().collect()));
-    let daemon =
-        matches!(cli.command, Command::Mon(_) | Command::Osd(_) | Command::Mgr(_) | Command::Mds(_));
+    let daemon = matches!(cli.command, Command::Mon(_) | Command::Osd(_) | Command::Mgr(_) | Command::Mds(_));
     if !daemon {
         serve::start_log(None);
     }

@@ -455,6 +455,7 @@ mod tests {
             mon_addr: "127.0.0.1:3300".parse().expect("an address"),
             mons: Vec::new(),
             osds: Vec::new(),
+            mds: Vec::new(),
             profile: crate::args::Profile::Default,
         };
         dir.save(&description).expect("saved");

@@ -150,8 +150,13 @@ fn await_quorum(dir: &ClusterDir, d: &Description, names: &[&str], limit: Durati
                 status =
                     client::command(&admin, json!({"prefix": "quorum_status"})).await.unwrap_or_default();
             }
-            let quorum: Vec<&str> =
-                status["quorum_names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let quorum: Vec<&str> = status
+                .get("quorum_names")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
             let Some(away) = names.iter().find(|name| !quorum.contains(name)) else { return Ok(()) };
             if start.elapsed() > limit {
                 bail!("mon.{away} is not in the quorum after {} s: see its log", limit.as_secs());

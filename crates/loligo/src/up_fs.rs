@@ -92,8 +92,8 @@ async fn wait(admin: &AdminClient, limit: Duration) -> Result<()> {
 /// States of the servers that have a rank of the file system.
 fn states(dump: &Value) -> Vec<String> {
     let systems = dump["filesystems"].as_array().into_iter().flatten();
-    let ours = systems.filter(|fs| fs["mdsmap"]["fs_name"] == NAME);
-    let infos = ours.filter_map(|fs| fs["mdsmap"]["info"].as_object()).flat_map(|info| info.values());
+    let ours = systems.filter(|fs| fs.pointer("/mdsmap/fs_name").is_some_and(|name| name == NAME));
+    let infos = ours.filter_map(|fs| fs.pointer("/mdsmap/info")?.as_object()).flat_map(|info| info.values());
     infos.filter_map(|info| info["state"].as_str().map(str::to_owned)).collect()
 }
 

@@ -91,7 +91,7 @@ fn every_command_answers_json_when_asked_on_every_state() {
                 cmd.insert("format".to_owned(), json!(format));
                 let Some(reply) = w.command(&Value::Object(cmd).to_string()) else {
                     // Or for what pools keep or daemons say, for which no client asks here.
-                    let asks = ["rbd task ", "device query-", "device scrape-"];
+                    let asks = ["rbd task ", "device "];
                     let waits =
                         command.perm.contains('w') || asks.iter().any(|begin| prefix.starts_with(begin));
                     assert!(waits, "{prefix} waits for the monitors");

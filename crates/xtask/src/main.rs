@@ -60,7 +60,7 @@ struct ClientTest {
     threads: &'static str,
 }
 
-const CLIENT_TESTS: [ClientTest; 5] = [
+const CLIENT_TESTS: [ClientTest; 4] = [
     ClientTest { step: "clients", job: "clients", package: "loligo", target: "clients", threads: "4" },
     ClientTest { step: "block images", job: "block", package: "loligo", target: "block", threads: "2" },
     ClientTest {
@@ -76,13 +76,6 @@ const CLIENT_TESTS: [ClientTest; 5] = [
         package: "rgwio",
         target: "gateway_core",
         threads: "2",
-    },
-    ClientTest {
-        step: "the file system's client beside Ceph's",
-        job: "filesystem",
-        package: "cephfsio",
-        target: "mounted",
-        threads: "4",
     },
 ];
 

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn beacons_go_at_their_interval_and_at_once_when_something_is_wanted() {
         let mut b = beacon();
-        let mut due = |b: &mut Beacon, at| b.due(secs(at), 7, Fsid::default()).map(|m| (m.seq, m.state));
+        let due = |b: &mut Beacon, at| b.due(secs(at), 7, Fsid::default()).map(|m| (m.seq, m.state));
         assert_eq!(due(&mut b, 0), Some((1, MdsState::BOOT.0)));
         assert_eq!((due(&mut b, 3), due(&mut b, 4)), (None, Some((2, MdsState::BOOT.0))));
         b.want(MdsState::STANDBY);

@@ -232,7 +232,7 @@ impl MdsMachine {
                 self.is_mon_ready = false;
                 self.todo.push_back(Todo::Objecter(objecter::Input::MonGone));
             }
-            Event::FromMon { tid, msg } => self.from_mon(tid, msg),
+            Event::FromMon { tid, msg } => self.hear_mon(tid, msg),
             Event::ServiceReady(conn) => {
                 if let Some(session) = self.links.session(conn) {
                     self.todo.push_back(Todo::Objecter(objecter::Input::SessionReady(session)));
@@ -246,7 +246,7 @@ impl MdsMachine {
                 self.core(mds::Input::Connected(conn, peer));
             }
             Event::Said { conn, bytes, said } => match self.links.session(conn) {
-                Some(session) => self.from_service(session, bytes, *said),
+                Some(session) => self.hear_service(session, bytes, *said),
                 None => self.arrive(conn, bytes, said),
             },
             Event::Gone(conn) => self.gone(conn),
@@ -291,7 +291,7 @@ impl MdsMachine {
         }
     }
 
-    fn from_service(&mut self, session: SessionId, bytes: u64, said: Said) {
+    fn hear_service(&mut self, session: SessionId, bytes: u64, said: Said) {
         self.messenger.gate().taken(bytes);
         let Said { tid, msg } = said;
         self.todo.push_back(Todo::Objecter(objecter::Input::FromSession { session, tid, msg }));
@@ -412,7 +412,7 @@ impl MdsMachine {
         self.send_beacon();
     }
 
-    fn from_mon(&mut self, tid: u64, msg: Message) {
+    fn hear_mon(&mut self, tid: u64, msg: Message) {
         match msg {
             Message::MdsMap(m) => self.mds_map(m),
             Message::MdsBeacon(m) => self.beacon.answered(m.seq),

@@ -27,7 +27,6 @@ mod managers;
 mod managers_act;
 mod managers_alike;
 mod managers_progress;
-mod managers_prometheus;
 mod managers_switch;
 mod mds;
 mod on_ceph;

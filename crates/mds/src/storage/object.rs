@@ -1,7 +1,7 @@
 //! Operations on objects that storage asks for, and what they brought.
 
 use bytes::Bytes;
-use messages::osd::{Op, OpResult, OsdOp, flags, op_flags};
+use messages::osd::{Op, OpResult, OsdOp, flags};
 use objecter::OpRequest;
 use types::{Errno, HObject, Name, PoolId, SnapContext, SnapId, Utime};
 
@@ -37,20 +37,6 @@ pub struct Step {
 impl From<Op> for Step {
     fn from(op: Op) -> Self {
         Self { op, flags: 0 }
-    }
-}
-
-impl Step {
-    /// Creates the object, or fails with EEXIST.
-    pub fn create_exclusive() -> Self {
-        Self { op: Op::Create, flags: op_flags::EXCL }
-    }
-
-    /// The operation goes on when this step fails.
-    #[must_use]
-    pub fn may_fail(mut self) -> Self {
-        self.flags |= op_flags::FAILOK;
-        self
     }
 }
 

@@ -116,7 +116,8 @@ const SERVED: [&str; 2] = ["dashboard", "iostat"];
 impl MgrDaemon {
     /// Whether it has a module that can be switched on.
     pub(crate) fn has_module(&self, name: &str) -> bool {
-        if self.of_ceph { self.modules.iter().any(|m| m.name == name) } else { SERVED.contains(&name) }
+        let of_old = !self.of_ceph && self.modules.is_empty() && SERVED.contains(&name);
+        of_old || self.modules.iter().any(|m| m.name == name)
     }
 
     /// Why it cannot run a module that it has.
