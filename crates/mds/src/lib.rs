@@ -1,6 +1,6 @@
 //! The metadata server of a file system: what it keeps in its pool, in the form of Ceph 16.2 so that either
-//! server goes on with what the other wrote ([`format`]), how that is read and written ([`storage`]), and one
-//! active rank ([`core`]). None of it does IO; the shell is in `daemons::mds`.
+//! server goes on with what the other wrote ([`mod@format`]), how that is read and written ([`storage`]), and
+//! one active rank ([`core`]). None of it does IO; the shell is in `daemons::mds`.
 //!
 //! Not done, beside what `core` lists:
 //! - Storage: a journal of the format before 0.80 is read and not rewritten, so that its rank is not served;
