@@ -16,7 +16,9 @@ pub(super) fn deaths_at_each_step(base: Scenario) -> Scenario {
     let phases = [Phase::Peering, Phase::Recovery, Phase::Backfill, Phase::Election];
     let plan = each(1.0, 6.0, 16, |i, at| {
         let (phase, step) = (phases[i % 4], [Step::Message, Step::Commit][i / 4 % 2]);
-        let k = 1 + (i as u32 * 5 + base.seed as u32) % if phase == Phase::Election { 2 } else { 4 };
+        // A recovery of few objects has few messages.
+        let most = if matches!(phase, Phase::Election | Phase::Recovery) { 2 } else { 4 };
+        let k = 1 + (i as u32 * 5 + base.seed as u32) % most;
         let victim = Node::Osd((i / 4 % 3) as i32);
         let leader = Kind::CrashMons { which: Mons::Leader, death: KILLED, down: s(1) };
         let death = if i % 2 == 0 { OFF } else { KILLED };
