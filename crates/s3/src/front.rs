@@ -119,7 +119,7 @@ impl Front {
                     (Some(mend), Ok(answered)) => mended(answered, mend).await,
                     (_, answered) => answered,
                 };
-                // Sites' pages and what administrators ask for are beside S3: a bucket's log has S3's requests.
+                // A bucket's log has S3's requests: sites' pages and administrators' are beside S3.
                 let answered = match is_beside {
                     true => answered,
                     false => logged(&self.gateway, &caller, &seed, answered).await,

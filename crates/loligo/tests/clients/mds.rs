@@ -1,4 +1,4 @@
-//! `loligo up --fs`: our metadata server, mounted through libcephfs; what was written is there after `kill -9`.
+//! `loligo up --fs`: our metadata server, mounted through libcephfs; what was written outlives `kill -9`.
 
 use serde_json::Value;
 
