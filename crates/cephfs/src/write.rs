@@ -75,8 +75,9 @@ impl Client {
         let Some(offset) = self.write_offset(ticket, node, write)? else { return Ok(None) };
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= self.map.max_file_size);
         let end = end.ok_or(Errno::EFBIG)?;
+        // Where another client writes too, the server's answer about the size takes the right to write back.
+        // The grant that brings it again brings the size: asking once more would take it back again.
         if !self.need_caps(ticket, node, Caps::FILE_WR | Caps::AUTH_SHARED, Some(end))? {
-            write.asked_size = false;
             return Ok(None);
         }
         let inode = self.inodes.get_mut(&node).ok_or(Errno::ESTALE)?;

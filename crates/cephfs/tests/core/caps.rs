@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use cephfs::{Answer, Call, Input};
-use messages::fs::{CapOp, Caps, FsOp, MClientCaps, MClientSnap, SnapOp, SnapRealmInfo, SnapTrace};
+use messages::fs::{
+    CapOp, Caps, FsOp, InodeStat, MClientCaps, MClientSnap, RequestArgs, SnapOp, SnapRealmInfo, SnapTrace,
+};
 use types::{Epoch, Errno, Ino};
 
 use crate::world::{ALL, FILE, World, file, name};
@@ -105,6 +107,32 @@ fn appends_of_one_mount_follow_each_other() {
             assert_eq!(w.done(ticket), Ok(Answer::Written(5)));
         }
     }
+}
+
+/// With another writer there is no size without the server's word, which takes the right to write.
+#[test]
+fn an_append_asks_for_the_size_once() {
+    let (mixed, shared) = (Caps(0x1855), Caps(0x955));
+    let (mut w, handle) = World::opened(mixed);
+    let ticket = w.submit(Call::Write { handle, offset: None, data: name("hello") });
+    let (tid, asked) = w.request();
+    assert_eq!(asked.args, RequestArgs::Mask(Caps::FILE_SHARED));
+    for caps in [mixed.without(Caps::FILE_WR), shared] {
+        let m = w.caps(if caps == shared { CapOp::GRANT } else { CapOp::REVOKE }, caps);
+        w.say(0, MClientCaps { size: 90, ..m });
+    }
+    w.reply(tid, FsOp::GETATTR, true, None, Some(InodeStat { size: 90, ..file(shared) }));
+    let m = w.caps(CapOp::REVOKE, shared.without(Caps::FILE_SHARED));
+    w.say(0, MClientCaps { size: 90, ..m });
+    assert!(w.objects().is_empty());
+    // The other one has written meanwhile.
+    let grant = w.caps(CapOp::GRANT, mixed);
+    w.say(0, MClientCaps { size: 100, ..grant });
+    assert!(w.requests().is_empty(), "it would be asked for ever");
+    let (at, objects) = offsets(&mut w);
+    assert_eq!(at, [100]);
+    w.objects_done(objects);
+    assert_eq!(w.done(ticket), Ok(Answer::Written(5)));
 }
 
 /// Who appends behind a write that failed does not wait for it.
