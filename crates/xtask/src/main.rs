@@ -60,7 +60,7 @@ struct ClientTest {
     threads: &'static str,
 }
 
-const CLIENT_TESTS: [ClientTest; 4] = [
+const CLIENT_TESTS: [ClientTest; 5] = [
     ClientTest { step: "clients", job: "clients", package: "loligo", target: "clients", threads: "4" },
     ClientTest { step: "block images", job: "block", package: "loligo", target: "block", threads: "2" },
     ClientTest {
@@ -76,6 +76,13 @@ const CLIENT_TESTS: [ClientTest; 4] = [
         package: "rgwio",
         target: "gateway_core",
         threads: "2",
+    },
+    ClientTest {
+        step: "a mounted file system on both metadata servers",
+        job: "mounted",
+        package: "cephfsio",
+        target: "mounted",
+        threads: "4",
     },
 ];
 

@@ -1,7 +1,7 @@
-//! A mounted file system beside libcephfs: on Ceph's metadata servers, or others that speak as they do.
+//! A mounted file system beside libcephfs, on Ceph's metadata servers and on ours.
 //!
-//! On a Loligo that each run starts and stops, with three `ceph-mds` (what the gate does; `LOLIGO_BIN` names
-//! the program):
+//! On two clusters of Loligo that each run starts and stops, one with three `ceph-mds` and one with three
+//! servers of ours (what the gate does; `LOLIGO_BIN` names the program):
 //!
 //! ```text
 //! LOLIGO_BIN=target/release/loligo cargo test -p cephfsio --test mounted

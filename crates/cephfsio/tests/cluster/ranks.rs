@@ -7,7 +7,7 @@ use cephfs::{Answer, Call, Node};
 use cephfsio::Mount;
 use rados::Cluster;
 
-use crate::setup::{Bed, Other, alone, content, create, name};
+use crate::setup::{Bed, Other, alone_on_cephs, content, create, name};
 
 async fn command(admin: &Cluster, json: &str) -> Bytes {
     admin.mon_command(json, Bytes::new()).await.expect("done").output
@@ -41,7 +41,7 @@ async fn until_pinned(other: &mut Other, mount: &Mount, dir: Node, path: &str, r
 
 #[test]
 fn open_files_move_with_their_folder() {
-    alone("ranks", async |bed| {
+    alone_on_cephs("ranks", async |bed| {
         let Bed { mount, dir, path, .. } = bed;
         let dir = *dir;
         let (mut other, admin) = (bed.other(), bed.cluster().await);

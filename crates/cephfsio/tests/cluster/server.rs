@@ -1,5 +1,5 @@
-//! A cluster of ours with Ceph's metadata servers on it. It serves all tests of a run and stops with the last
-//! one that uses it.
+//! Clusters of ours, one with Ceph's metadata servers and one with our own. Each serves all tests of a run and
+//! stops with the last one that uses it.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -12,32 +12,55 @@ const SERVERS: [&str; 3] = ["a", "b", "c"];
 /// Longer than anything takes that does not hang.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-static RUNNING: Mutex<(usize, Option<Running>)> = Mutex::new((0, None));
+/// Whose metadata servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Ceph,
+    Loligo,
+}
+
+/// How many tests use a cluster, and the cluster.
+type Slot = Mutex<(usize, Option<Running>)>;
+
+static ON_CEPHS: Slot = Mutex::new((0, None));
+static ON_OURS: Slot = Mutex::new((0, None));
 
 struct Running {
+    kind: Kind,
     dir: tempfile::TempDir,
     servers: Vec<Child>,
 }
 
 /// Keeps the cluster running.
 pub struct Server {
+    pub kind: Kind,
     pub conf: PathBuf,
 }
 
-impl Server {
-    /// `None` where there is no `ceph-mds`, unless it must be there.
-    pub fn get() -> Option<Self> {
-        if let Some(conf) = std::env::var_os("CEPHFS_TEST_CONF") {
-            return Some(Self { conf: conf.into() });
+impl Kind {
+    fn slot(self) -> &'static Slot {
+        match self {
+            Kind::Ceph => &ON_CEPHS,
+            Kind::Loligo => &ON_OURS,
         }
-        if !is_installed("ceph-mds") {
+    }
+}
+
+impl Server {
+    /// `None` where there is no `ceph-mds`, unless it must be there, and for servers of ours where the
+    /// environment names a cluster.
+    pub fn get(kind: Kind) -> Option<Self> {
+        if let Some(conf) = std::env::var_os("CEPHFS_TEST_CONF") {
+            return (kind == Kind::Ceph).then(|| Self { kind, conf: conf.into() });
+        }
+        if kind == Kind::Ceph && !is_installed("ceph-mds") {
             return None;
         }
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = kind.slot().lock().unwrap_or_else(PoisonError::into_inner);
         let (users, cluster) = &mut *running;
-        let cluster = cluster.get_or_insert_with(Running::start);
+        let cluster = cluster.get_or_insert_with(|| Running::start(kind));
         *users += 1;
-        Some(Self { conf: cluster.conf() })
+        Some(Self { kind, conf: cluster.conf() })
     }
 }
 
@@ -46,7 +69,7 @@ impl Drop for Server {
         if std::env::var_os("CEPHFS_TEST_CONF").is_some() {
             return;
         }
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.kind.slot().lock().unwrap_or_else(PoisonError::into_inner);
         running.0 -= 1;
         if running.0 == 0 {
             running.1 = None;
@@ -76,16 +99,18 @@ fn binary() -> PathBuf {
 }
 
 /// A port for the monitor, below those that the kernel gives to whoever asks for any.
-fn mon_port() -> u16 {
+fn mon_port(kind: Kind) -> u16 {
     let first = 10_000 + (std::process::id() % 20_000) as u16;
+    // Both clusters may start at once.
+    let first = if kind == Kind::Loligo { first + 100 } else { first };
     let free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     (first..first + 100).find(free).expect("a free port")
 }
 
 impl Running {
-    fn start() -> Self {
-        let mut cluster = Self { dir: tempfile::tempdir().expect("a folder"), servers: Vec::new() };
-        let port = mon_port().to_string();
+    fn start(kind: Kind) -> Self {
+        let mut cluster = Self { kind, dir: tempfile::tempdir().expect("a folder"), servers: Vec::new() };
+        let port = mon_port(kind).to_string();
         cluster.loligo(&["up", "--detach", "--mon-port", &port, "--osds", "3"]);
         for pool in ["meta", "data"] {
             cluster.ceph(&["osd", "pool", "create", pool, "8"]);
@@ -133,12 +158,22 @@ impl Running {
         std::fs::write(at("keyring"), self.ceph(&words)).expect("written");
         std::fs::create_dir_all(at("data")).expect("a folder");
         let option = |option: &str, path: &Path| format!("--{option}={}", path.display());
-        let mut command = Command::new("ceph-mds");
-        command.args(["-f", "-i", id]).env("CEPH_CONF", self.conf());
+        let mut command = match self.kind {
+            Kind::Ceph => {
+                let mut command = Command::new("ceph-mds");
+                command.args(["-f", "-i", id]).env("CEPH_CONF", self.conf());
+                command
+            }
+            Kind::Loligo => {
+                let mut command = Command::new(binary());
+                command.args(["mds", "-i", id]).arg("-c").arg(self.conf());
+                command
+            }
+        };
         command.arg(option("keyring", &at("keyring"))).arg(option("mds-data", &at("data")));
         command.arg(option("log-file", &at("log")));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().expect("ceph-mds starts")
+        command.spawn().expect("it starts")
     }
 
     /// One server holds the rank, and the others stand by.

@@ -10,7 +10,7 @@ use cephfs::{Attr, Call, Handle, Node, Settings};
 use cephfsio::Mount;
 use rados::{Cluster, Config};
 
-use crate::server::Server;
+use crate::server::{Kind, Server};
 
 /// What a test works on.
 pub struct Bed {
@@ -47,20 +47,39 @@ async fn mount(server: &Server) -> (Mount, Attr) {
 /// Those that change who holds ranks run beside no other test.
 static RANKS: RwLock<()> = RwLock::new(());
 
-/// Runs a test with a mount, and a folder that is made anew.
-pub fn with_folder(name: &str, test: impl AsyncFnOnce(&Bed)) {
-    run(name, || RANKS.read().unwrap_or_else(PoisonError::into_inner), test);
+const BOTH: [Kind; 2] = [Kind::Ceph, Kind::Loligo];
+
+/// Runs a test with a mount and a folder that is made anew: on Ceph's metadata servers, then on ours.
+pub fn with_folder(name: &str, test: impl AsyncFn(&Bed)) {
+    run(&BOTH, name, || RANKS.read().unwrap_or_else(PoisonError::into_inner), &test);
 }
 
-/// The same, beside no other test.
-pub fn alone(name: &str, test: impl AsyncFnOnce(&Bed)) {
-    run(name, || RANKS.write().unwrap_or_else(PoisonError::into_inner), test);
+/// The same on Ceph's servers alone: what ours do not have yet.
+pub fn with_folder_on_cephs(name: &str, test: impl AsyncFn(&Bed)) {
+    run(&[Kind::Ceph], name, || RANKS.read().unwrap_or_else(PoisonError::into_inner), &test);
 }
 
-fn run<Guard>(name: &str, lock: impl FnOnce() -> Guard, test: impl AsyncFnOnce(&Bed)) {
-    // While it waits it keeps the cluster running.
-    let Some(server) = Server::get() else { return };
-    let _guard = lock();
+/// Beside no other test: on Ceph's metadata servers, then on ours.
+pub fn alone(name: &str, test: impl AsyncFn(&Bed)) {
+    run(&BOTH, name, || RANKS.write().unwrap_or_else(PoisonError::into_inner), &test);
+}
+
+/// The same on Ceph's servers alone.
+pub fn alone_on_cephs(name: &str, test: impl AsyncFn(&Bed)) {
+    run(&[Kind::Ceph], name, || RANKS.write().unwrap_or_else(PoisonError::into_inner), &test);
+}
+
+fn run<Guard>(kinds: &[Kind], name: &str, lock: impl Fn() -> Guard, test: &impl AsyncFn(&Bed)) {
+    // While a test waits it keeps its clusters running.
+    let servers: Vec<Server> = kinds.iter().filter_map(|kind| Server::get(*kind)).collect();
+    for server in servers {
+        let _guard = lock();
+        run_on(server, name, test);
+    }
+}
+
+fn run_on(server: Server, name: &str, test: &impl AsyncFn(&Bed)) {
+    eprintln!("{name}: on metadata servers of {:?}", server.kind);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("starts");
     runtime.block_on(async {

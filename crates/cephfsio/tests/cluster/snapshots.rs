@@ -4,11 +4,11 @@ use cephfs::Call;
 use messages::fs::OpenArgs;
 use types::{Errno, SnapId};
 
-use crate::setup::{Bed, create, name, with_folder};
+use crate::setup::{Bed, create, name, with_folder_on_cephs};
 
 #[test]
 fn a_snapshot_keeps_what_was_there() {
-    with_folder("snapshots", async |bed| {
+    with_folder_on_cephs("snapshots", async |bed| {
         let Bed { mount, dir, path, .. } = bed;
         let dir = *dir;
         let mut other = bed.other();
