@@ -28,6 +28,9 @@ pub(crate) const MAX_LATER: usize = 65_536;
 /// Capabilities that one client may claim.
 const MAX_CLAIMS: usize = 1 << 21;
 
+/// Messages of one client that has the map before the rank has it.
+const MAX_EARLY: usize = 64;
+
 /// What a client said before the rank could listen.
 #[derive(Debug)]
 pub(crate) enum Later {
@@ -39,6 +42,8 @@ pub(crate) enum Later {
 #[derive(Debug, Default)]
 pub(crate) struct Reconnect {
     pub is_open: bool,
+    /// What clients said that heard of the rank's state before the rank did.
+    early: Vec<(GlobalId, MClientReconnect)>,
     /// Clients that have not come yet.
     awaited: BTreeSet<GlobalId>,
     deadline: Duration,
@@ -67,6 +72,7 @@ impl Reconnect {
         self.claims.values_mut().for_each(|by| drop(by.remove(&client)));
         self.missing.values_mut().for_each(|by| drop(by.remove(&client)));
         self.later.retain(|(c, _)| *c != client);
+        self.early.retain(|(c, _)| *c != client);
         self.drops.retain(|(c, _)| *c != client);
     }
 }
@@ -82,12 +88,18 @@ impl Server {
                 self.recon.awaited.insert(*client);
             }
         }
+        for (client, m) in std::mem::take(&mut self.recon.early) {
+            self.on_reconnect(client, m);
+        }
         self.reconnect_step();
     }
 
     pub(crate) fn on_reconnect(&mut self, client: GlobalId, m: MClientReconnect) {
         let is_awaited = self.recon.is_open && self.recon.awaited.contains(&client);
         let has_session = self.sessions.get(&client).is_some_and(|s| s.state == State::Open);
+        if has_session && self.comes_early(client, &m) {
+            return self.recon.early.push((client, m));
+        }
         if self.state != MdsState::RECONNECT || !is_awaited || !has_session {
             // It comes too late, or never had a session: what it has is void.
             let m = MClientSession { op: SessionOp::CLOSE, ..MClientSession::default() };
@@ -112,6 +124,14 @@ impl Server {
         self.old_leases_until = self.now.mono + self.settings.lease;
         self.tell_open(client);
         self.reconnect_step();
+    }
+
+    /// The rank has asked for the state in which it listens, and the client heard first that it has it.
+    fn comes_early(&self, client: GlobalId, m: &MClientReconnect) -> bool {
+        let asked = self.wanted == MdsState::RECONNECT && self.state != MdsState::RECONNECT;
+        let of_client = self.recon.early.iter().filter(|(c, _)| *c == client);
+        let (messages, claims) = of_client.fold((0, 0), |(n, claims), (_, m)| (n + 1, claims + m.caps.len()));
+        asked && messages < MAX_EARLY && claims + m.caps.len() <= MAX_CLAIMS
     }
 
     pub(crate) fn reconnect_step(&mut self) {

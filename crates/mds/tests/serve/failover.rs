@@ -129,6 +129,21 @@ fn clients_that_do_not_come_back_are_shut_out() {
     assert_eq!(w.stat(1, "f").expect("a file").size, 5, "found by its objects");
 }
 
+/// Monitors tell everybody at once, and who hears it first speaks first.
+#[test]
+fn clients_that_come_early_are_heard() {
+    let mut w = World::mounted(2);
+    w.is_server_last = true;
+    let a = w.create(0, "f").expect("made");
+    w.write(0, a, 0, "hello");
+    for _ in 0..3 {
+        w.restart();
+        assert!(w.warnings.is_empty(), "{:?}", w.warnings);
+    }
+    w.write(0, a, 5, " world");
+    assert_eq!(w.get(1, "f").as_deref(), Ok("hello world"));
+}
+
 /// The journal is cut while clients work, and what is left of it is enough.
 #[test]
 fn the_journal_is_cut_and_replayed() {

@@ -36,6 +36,8 @@ pub struct Peered {
 enum Mail {
     ToServer(ConnId, u64, Message),
     ToClient(ConnId, u64, Message),
+    /// Of the monitors.
+    Map(Box<MdsMap>),
 }
 
 pub struct World {
@@ -60,6 +62,8 @@ pub struct World {
     random: Option<Random>,
     /// This client does not answer about capabilities.
     pub deaf: Option<usize>,
+    /// Clients hear of a map before the server does.
+    pub is_server_last: bool,
     /// What a client says instead of what it has.
     pub lie_at_reconnect: Option<(usize, MClientReconnect)>,
     inputs: u64,
@@ -111,6 +115,7 @@ impl World {
             deaths: 0,
             random: None,
             deaf: None,
+            is_server_last: false,
             lie_at_reconnect: None,
             inputs: 0,
             trace: std::env::var_os("MDS_TRACE").is_some(),
@@ -171,8 +176,14 @@ impl World {
 
     fn new_map(&mut self) {
         self.map.epoch = self.map.epoch.next();
-        self.serve(Input::MdsMap(Box::new(self.map.clone())));
-        (0..self.clients.len()).for_each(|i| self.tell_map(i));
+        let (map, n) = (Box::new(self.map.clone()), self.clients.len());
+        let is_last = self.is_server_last || self.random.as_mut().is_some_and(|r| r.below(2) == 0);
+        if !is_last {
+            self.serve(Input::MdsMap(map));
+            return (0..n).for_each(|i| self.tell_map(i));
+        }
+        (0..n).for_each(|i| self.tell_map(i));
+        self.mail.push_back(Mail::Map(map));
     }
 
     fn tell_map(&mut self, i: usize) {
@@ -365,6 +376,7 @@ impl World {
                     self.client(i, cephfs::Input::FromSession { session, tid, msg });
                 }
             }
+            Some(Mail::Map(map)) => self.serve(Input::MdsMap(map)),
             None => {}
         }
         true
