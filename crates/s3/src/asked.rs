@@ -106,10 +106,6 @@ pub fn check_query(parts: &Parts) -> S3Result<()> {
     if fields.contains(&"allow-unordered=true") && delimits {
         return Err(s3_error!(InvalidArgument, "a list without order knows no delimiter"));
     }
-    // radosgw's own question what a user used, which would get the list of buckets.
-    if parts.method == Method::GET && path(parts)?.0.is_empty() && query_names(parts).contains(&"usage") {
-        return Err(errors::not_served("what users used is not told"));
-    }
     let known = KNOWN.iter().find(|(method, object, _)| *method == parts.method && *object == is_object);
     let Some((.., known)) = known else { return Ok(()) };
     let names = query_names(parts);
@@ -381,16 +377,6 @@ mod tests {
             request = request.header(*name, *value);
         }
         request.body(()).unwrap().into_parts().0
-    }
-
-    #[test]
-    fn what_a_user_used_is_no_list_of_buckets() {
-        let code = |uri: &str| {
-            let checked = check_query(&parts(Method::GET, uri, &[]));
-            checked.err().map(|e| e.code().as_str().to_owned())
-        };
-        assert_eq!(code("/?usage"), Some("NotImplemented".to_owned()));
-        assert_eq!((code("/"), code("/?max-buckets=1"), code("/b?usage")), (None, None, None));
     }
 
     #[test]

@@ -222,11 +222,16 @@ impl Front {
         let document = asked::document(&parts.headers, body.collect(MAX_DOCUMENT).await?)?;
         let (bucket, key) = asked::path(&parts)?;
         let version = asked::version(&parts)?;
-        let admitted = match config::find(&parts.method, &asked::query_names(&parts), key.is_some()) {
-            Some(_) if bucket.is_empty() => return Err(S3ErrorCode::MethodNotAllowed.into()),
+        let names = asked::query_names(&parts);
+        let config = match bucket.is_empty() {
+            true => config::find_of_service(&parts.method, &names)?,
+            false => config::find(&parts.method, &names, key.is_some()),
+        };
+        let admitted = match config {
             Some(config) => {
+                let query = parts.uri.query().unwrap_or_default().to_owned();
                 let (caller, headers) = (caller.clone(), parts.headers);
-                let asked = Asked { caller, bucket, key, version, headers, document };
+                let asked = Asked { caller, bucket, key, version, query, headers, document };
                 Admitted::Config(config, asked)
             }
             None => library(parts, document.into(), length, &caller)?,

@@ -7,16 +7,16 @@
 //!
 //! Source: src/rgw/rgw_rest_user.cc, rgw_rest_bucket.cc, rgw_rest_usage.cc, doc/radosgw/adminops.rst.
 
-mod args;
+pub(crate) mod args;
 mod buckets;
 mod caps;
 mod errors;
 mod keys;
 mod purge;
 mod quotas;
-mod shown;
-mod usage;
-mod users;
+pub(crate) mod shown;
+pub(crate) mod usage;
+pub(crate) mod users;
 
 use bytes::Bytes;
 use hyper::header::HeaderValue;

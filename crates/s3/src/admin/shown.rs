@@ -2,7 +2,7 @@
 //! bucket_stats in src/rgw/rgw_bucket.cc, RGWQuotaInfo::dump in src/rgw/rgw_quota.cc.
 
 use bytes::Bytes;
-use rgw::{AccessControl, Grant, Quota, Subuser, UserInfo, UserKind};
+use rgw::{AccessControl, Grant, Quota, Subuser, UserBucketEntry, UserInfo, UserKind};
 use serde_json::{Value, json};
 
 use super::caps;
@@ -35,6 +35,12 @@ pub struct Held {
 }
 
 impl Held {
+    pub fn add(&mut self, entry: &UserBucketEntry) {
+        self.bytes = self.bytes.saturating_add(entry.size);
+        self.rounded = self.rounded.saturating_add(entry.size_rounded);
+        self.objects = self.objects.saturating_add(entry.count);
+    }
+
     /// Source: RGWStorageStats::dump in src/rgw/rgw_bucket.cc.
     pub fn to_json(self) -> Value {
         let kb = |bytes: u64| bytes.div_ceil(1024);

@@ -16,7 +16,7 @@ use crate::state::Gateway;
 const MAX_ENTRIES: usize = 100_000;
 
 /// A time as `2026-01-31`, with a time of day behind a space or not. Source: RESTArgs::get_epoch.
-fn epoch(args: &Args, name: &str) -> S3Result<Option<u64>> {
+pub fn epoch(args: &Args, name: &str) -> S3Result<Option<u64>> {
     let Some(text) = args.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
     let (day, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
     let whole = format!("{day}T{}Z", time.trim_end_matches('Z'));
@@ -103,11 +103,8 @@ fn told(entries: &[(String, UsageEntry)], wanted: &BTreeSet<String>, [each, sums
     answer.into()
 }
 
-pub async fn show(gateway: &Gateway, args: &Args) -> S3Result<Option<Value>> {
-    let range = range(args)?;
-    let flags = [args.flag("show-entries")?.unwrap_or(true), args.flag("show-summary")?.unwrap_or(true)];
-    let wanted = args.get("categories").unwrap_or_default().split(',').filter(|name| !name.is_empty());
-    let wanted = wanted.map(str::to_owned).collect();
+/// What a user did, or everybody where none is named, and in whose name each entry is.
+pub async fn read(gateway: &Gateway, range: &ReadArgs) -> S3Result<Vec<(String, UsageEntry)>> {
     let mut entries: Vec<(String, UsageEntry)> = Vec::new();
     for shard in gateway.site().usage_shards(&range.user) {
         let mut next = range.clone();
@@ -124,7 +121,15 @@ pub async fn show(gateway: &Gateway, args: &Args) -> S3Result<Option<Value>> {
             next.marker = page.next_marker;
         }
     }
-    Ok(Some(told(&entries, &wanted, flags)))
+    Ok(entries)
+}
+
+pub async fn show(gateway: &Gateway, args: &Args) -> S3Result<Option<Value>> {
+    let range = range(args)?;
+    let flags = [args.flag("show-entries")?.unwrap_or(true), args.flag("show-summary")?.unwrap_or(true)];
+    let wanted = args.get("categories").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+    let wanted = wanted.map(str::to_owned).collect();
+    Ok(Some(told(&read(gateway, &range).await?, &wanted, flags)))
 }
 
 pub async fn trim(gateway: &Gateway, args: &Args) -> S3Result<Option<Value>> {

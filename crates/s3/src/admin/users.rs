@@ -44,7 +44,7 @@ pub async fn of_id(gateway: &Gateway, id: &UserId) -> S3Result<UserInfo> {
 }
 
 /// Does something with each bucket of a user's list, in pages.
-async fn each_bucket(
+pub async fn each_bucket(
     gateway: &Gateway,
     id: &UserId,
     mut each: impl FnMut(rgw::UserBucketEntry),
@@ -87,12 +87,7 @@ pub async fn info(gateway: &Gateway, args: &Args) -> S3Result<Option<Value>> {
     let held = match args.flag("stats")? {
         Some(true) => {
             let mut held = Held::default();
-            each_bucket(gateway, &info.id, |entry| {
-                held.bytes = held.bytes.saturating_add(entry.size);
-                held.rounded = held.rounded.saturating_add(entry.size_rounded);
-                held.objects = held.objects.saturating_add(entry.count);
-            })
-            .await?;
+            each_bucket(gateway, &info.id, |entry| held.add(&entry)).await?;
             Some(held)
         }
         _ => None,

@@ -12,6 +12,7 @@ pub mod ownership;
 mod payment;
 mod policy;
 mod tagging;
+mod usage;
 pub mod versioning;
 mod website;
 
@@ -40,6 +41,8 @@ pub struct Asked {
     pub key: Option<String>,
     /// Of the object, where the request names one.
     pub version: Option<String>,
+    /// As it came.
+    pub query: String,
     pub headers: HeaderMap,
     pub document: Bytes,
 }
@@ -99,6 +102,7 @@ pub enum Config {
     PutOwnership,
     DeleteOwnership,
     GetTorrent,
+    GetUsage,
 }
 
 impl Config {
@@ -111,7 +115,7 @@ impl Config {
             C::PutAcl | C::PutTags | C::DeleteTags | C::PutCors | C::DeleteCors | C::PutPolicy => true,
             C::DeletePolicy | C::PutPublicAccess | C::DeletePublicAccess | C::PutPayment => true,
             C::PutLifecycle | C::DeleteLifecycle | C::PutWebsite | C::DeleteWebsite => true,
-            C::GetEncryption | C::GetLogging | C::GetOwnership | C::GetTorrent => false,
+            C::GetEncryption | C::GetLogging | C::GetOwnership | C::GetTorrent | C::GetUsage => false,
             C::PutOwnership | C::DeleteOwnership => true,
             C::PutLogging | C::FlushLogging => true,
             C::PutEncryption | C::DeleteEncryption => true,
@@ -169,6 +173,17 @@ pub fn find(method: &Method, names: &[&str], is_object: bool) -> Option<Config> 
     }
 }
 
+/// The same where a request names no bucket. Source: RGWHandler_REST_Service_S3.
+pub fn find_of_service(method: &Method, names: &[&str]) -> S3Result<Option<Config>> {
+    if *method == Method::GET && names.contains(&"usage") {
+        return Ok(Some(Config::GetUsage));
+    }
+    match find(method, names, false) {
+        Some(_) => Err(s3s::S3ErrorCode::MethodNotAllowed.into()),
+        None => Ok(None),
+    }
+}
+
 pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result<Response<Body>> {
     use Config as C;
     // Nobody changes anything, and would have all buckets read anew.
@@ -214,6 +229,7 @@ pub async fn answer(gateway: &Gateway, config: Config, asked: Asked) -> S3Result
         C::PutOwnership => boxed(|| ownership::put(gateway, asked)),
         C::DeleteOwnership => boxed(|| ownership::delete(gateway, asked)),
         C::GetTorrent => boxed(|| torrent(gateway, asked)),
+        C::GetUsage => boxed(|| usage::get(gateway, asked)),
         C::GetLogging => boxed(|| logging::get(gateway, asked)),
         C::PutLogging => boxed(|| logging::put(gateway, asked)),
         C::FlushLogging => boxed(|| logging::flush(gateway, asked)),
@@ -276,5 +292,13 @@ mod tests {
         ] {
             assert_eq!(find(&method, names, is_object), want, "{method} {names:?}");
         }
+    }
+
+    #[test]
+    fn without_a_bucket_there_is_what_a_user_used() {
+        assert_eq!(find_of_service(&Method::GET, &["usage"]).unwrap(), Some(Config::GetUsage));
+        assert_eq!(find_of_service(&Method::GET, &["max-buckets"]).unwrap(), None);
+        assert!(find_of_service(&Method::GET, &["acl"]).is_err());
+        assert!(find_of_service(&Method::PUT, &["policy", "usage"]).is_err());
     }
 }
