@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cephfs::{Attr, Call, Handle, Node, Settings};
@@ -43,6 +44,9 @@ async fn connect(server: &Server) -> Cluster {
 async fn mount(server: &Server) -> (Mount, Attr) {
     Mount::new(connect(server).await, Settings::default(), "/").await.expect("mounts")
 }
+
+/// How long the other client may take to unmount.
+const UNMOUNT: Duration = Duration::from_secs(30);
 
 /// Those that change who holds ranks run beside no other test.
 static RANKS: RwLock<()> = RwLock::new(());
@@ -110,7 +114,8 @@ pub async fn create(mount: &Mount, dir: Node, text: &str) -> (Handle, Attr) {
 /// libcephfs, which evaluates a line of Python and answers with a line.
 pub struct Other {
     child: Child,
-    to: ChildStdin,
+    /// Nothing once it is to end.
+    to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
@@ -153,13 +158,14 @@ impl Other {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("python starts");
         let (to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        let mut other = Self { child, to, from: BufReader::new(from) };
+        let mut other = Self { child, to: Some(to), from: BufReader::new(from) };
         assert_eq!(other.hear(), "mounted");
         other
     }
 
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.to, "{line}").expect("it listens");
+        let to = self.to.as_mut().expect("it has not ended");
+        writeln!(to, "{line}").expect("it listens");
     }
 
     pub fn hear(&mut self) -> String {
@@ -181,7 +187,13 @@ impl Other {
 }
 
 impl Drop for Other {
+    /// It unmounts: a session that is left behind is waited for in each failover that follows.
     fn drop(&mut self) {
+        self.to = None;
+        let begin = Instant::now();
+        while begin.elapsed() < UNMOUNT && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
