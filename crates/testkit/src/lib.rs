@@ -1,10 +1,12 @@
-//! Fault-injecting stand-ins for tests: a simulated block device, and a small seeded random number generator.
+//! What tests share: a simulated block device that fails, a small seeded random number generator, and a strict
+//! reader of what Prometheus is told.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "device")]
 mod crash;
 #[cfg(feature = "device")]
 mod device;
+pub mod exposition;
 mod rng;
 
 #[cfg(feature = "device")]
