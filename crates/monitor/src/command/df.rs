@@ -134,6 +134,11 @@ pub fn pool_space(map: &OsdMap, id: PoolId, usage: &PoolUsage) -> Option<(u64, u
     Some((line.used(), line.max_avail()))
 }
 
+/// All that `df detail` shows of a pool, by its names there.
+pub fn pool_stats(map: &OsdMap, id: PoolId, usage: &PoolUsage) -> Option<Map<String, Value>> {
+    Some(PoolLine::new(map, id, map.pool(id)?, usage).stats(true))
+}
+
 /// Raw bytes that a byte of data takes. Source: OSDMap::pool_raw_used_rate, which takes k and m for all
 /// chunks there are, and so forgets the local parity of lrc.
 pub(crate) fn raw_used_rate(map: &OsdMap, pool: &Pool) -> f32 {
@@ -198,6 +203,10 @@ impl<'a> PoolLine<'a> {
     }
 
     fn json(&self, detail: bool) -> Value {
+        json!({ "name": self.name, "id": self.id.0, "stats": self.stats(detail) })
+    }
+
+    fn stats(&self, detail: bool) -> Map<String, Value> {
         let (sum, store) = (&self.usage.stat.stats.sum, &self.usage.stat.store_stats);
         let always = |v: Value| (true, v);
         let detailed = |v: Value| (detail, v);
@@ -225,8 +234,7 @@ impl<'a> PoolLine<'a> {
             ("avail_raw", detailed(self.usage.avail_raw.into())),
         ];
         let shown = fields.into_iter().filter(|(_, (shown, _))| *shown);
-        let stats: Map<String, Value> = shown.map(|(key, (_, v))| (key.to_owned(), v)).collect();
-        json!({ "name": self.name, "id": self.id.0, "stats": stats })
+        shown.map(|(key, (_, v))| (key.to_owned(), v)).collect()
     }
 
     fn cells(&self, detail: bool) -> Vec<String> {

@@ -60,7 +60,7 @@ pub use admin::{
     ArgValue, Args, CommandError, Format, MAX_COMMAND_BYTES, Param, ParamKind, Reply, Signature, json_text,
 };
 pub use describe::{describe_all, describe_commands};
-pub use df::pool_space;
+pub use df::{pool_space, pool_stats};
 pub use mon::mon_status;
 
 /// Every group of commands, in the order in which clients are told of them.
