@@ -9,6 +9,7 @@ use admin::Reply;
 use anyhow::Result;
 use cephx::TicketForm;
 use cephx::caps::MgrCap;
+use manager::prometheus::MetricsAt;
 use manager::users::HASH_COST;
 use manager::{Ask, DashboardAt, Input, Manager, Output, PeerInfo, Settings};
 use messages::Message;
@@ -73,12 +74,14 @@ pub struct Mgr {
 pub struct MgrHandle {
     shell: Weak<Shell>,
     dashboard: watch::Receiver<Option<DashboardAt>>,
+    metrics: watch::Receiver<Option<MetricsAt>>,
 }
 
 struct Shell {
     asked: AtomicU64,
     clock: Clock,
     dashboard: watch::Sender<Option<DashboardAt>>,
+    metrics: watch::Sender<Option<MetricsAt>>,
     messenger: Messenger,
     auth: Arc<SharedAuth>,
     session: Arc<MonSession>,
@@ -99,6 +102,7 @@ impl Mgr {
             asked: AtomicU64::new(0),
             clock,
             dashboard: watch::Sender::new(None),
+            metrics: watch::Sender::new(None),
             messenger: messenger.clone(),
             auth: settings.auth,
             session: Arc::clone(&session),
@@ -107,10 +111,7 @@ impl Mgr {
             ended: Arc::new(EndOf::new()),
         });
         messenger.set_handler(Arc::new(Ear(Arc::downgrade(&shell))));
-        let at = &settings.listen;
-        // OSDs count from 0.
-        let nonce = crate::nonce::nonce(std::process::id(), -1 - settings.life);
-        let addrs = listen::bind(&messenger, true, at.public, &at.ports, nonce).await?;
+        let addrs = bind(&messenger, &settings.listen, settings.life).await?;
         #[cfg(feature = "test-medium")]
         let plant = crate::plant::Plant::of(&format!("mgr.{}", settings.name));
         let core = Manager::new(Settings {
@@ -173,11 +174,16 @@ impl Mgr {
         self.shell.end_jobs();
         self.shell.messenger.shut_down();
         self.shell.dashboard.send_replace(None);
+        self.shell.metrics.send_replace(None);
     }
 
     /// For others of this process.
     pub fn handle(&self) -> MgrHandle {
-        MgrHandle { shell: Arc::downgrade(&self.shell), dashboard: self.shell.dashboard.subscribe() }
+        MgrHandle {
+            shell: Arc::downgrade(&self.shell),
+            dashboard: self.shell.dashboard.subscribe(),
+            metrics: self.shell.metrics.subscribe(),
+        }
     }
 }
 
@@ -211,9 +217,20 @@ impl MgrHandle {
         looked.flatten()
     }
 
-    /// Tells the monitors what this process serves besides, by name, and where.
-    pub fn serving(&self, services: BTreeMap<String, String>) {
-        let _ = within(&self.shell, |shell| shell.submit(Input::Serving(services)));
+    /// Tells the monitors where this process serves something besides, or that it does not any more.
+    pub fn serving(&self, service: &str, url: Option<String>) {
+        let service = service.to_owned();
+        let _ = within(&self.shell, |shell| shell.submit(Input::Serving { service, url }));
+    }
+
+    /// The series for Prometheus are served where they are to be, or why they cannot be.
+    pub fn metrics_served(&self, failed: Option<String>) {
+        let _ = within(&self.shell, |shell| shell.submit(Input::MetricsServed { failed }));
+    }
+
+    /// Where the series for Prometheus are to be served. The channel ends with the manager.
+    pub fn metrics(&self) -> watch::Receiver<Option<MetricsAt>> {
+        self.metrics.clone()
     }
 
     /// Where the dashboard is to be served. The channel ends with the manager.
@@ -235,6 +252,13 @@ impl Drop for Question {
             let _ = within(&self.shell, |shell| shell.submit_event(Event::GivenUp { id: self.id }));
         }
     }
+}
+
+/// Where it is reached from now on.
+async fn bind(messenger: &Messenger, at: &ListenAt, life: i32) -> Result<AddrVec> {
+    // OSDs count from 0.
+    let nonce = crate::nonce::nonce(std::process::id(), -1 - life);
+    listen::bind(messenger, true, at.public, &at.ports, nonce).await
 }
 
 async fn tick(shell: Weak<Shell>) {
@@ -436,6 +460,9 @@ impl MgrMachine {
             Output::Hash { id, password } => self.hash(id, password),
             Output::Dashboard(at) => {
                 let _ = within(&self.shell, |shell| shell.dashboard.send_replace(at));
+            }
+            Output::Metrics(at) => {
+                let _ = within(&self.shell, |shell| shell.metrics.send_replace(at.map(|at| *at)));
             }
             Output::Warn(text) => tracing::warn!("{}: {text}", self.auth.name()),
             Output::End(why) => {

@@ -186,6 +186,7 @@ impl<'a> Running<'a> {
                     version: format!("loligo {}", env!("CARGO_PKG_VERSION")),
                     client: place.client()?,
                 }));
+                tokio::spawn(dashboard::metrics::run(mgr.handle(), id.clone()));
                 self.mgrs.push((id, mgr));
             }
             EntityType::Mds => {

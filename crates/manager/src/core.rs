@@ -44,6 +44,7 @@ use crate::outcome::{Refusals, Then};
 use crate::pg_map::PgMap;
 use crate::pg_steps::{self, pg_steps};
 use crate::progress::{self, Progress};
+use crate::prometheus::{self, Prometheus};
 use crate::rbd::Rbd;
 use crate::report::pg_map_digest;
 use crate::sums::Sums;
@@ -84,6 +85,8 @@ enum Kept {
     Progress,
     /// Who may sign in to the dashboard.
     Users,
+    /// Which health checks have failed.
+    HealthHistory,
     /// What metadata servers said of themselves.
     Mds,
     /// The same of OSDs and of monitors: where their disks are.
@@ -134,6 +137,7 @@ pub struct Manager {
     pub(crate) serving: BTreeMap<String, String>,
     /// What the monitors say of modules' options.
     pub(crate) module_options: BTreeMap<String, String>,
+    pub(crate) prometheus: Prometheus,
     /// Where the dashboard was last told to be served, or why it is not.
     pub(crate) dashboard: Result<Option<DashboardAt>, String>,
     pub(crate) rbd: Rbd,
@@ -157,6 +161,7 @@ pub struct Manager {
     pub(crate) standing: Standing,
     /// Modules that are switched on; `None` before the first map.
     pub(crate) modules: Option<BTreeSet<String>>,
+    pub(crate) mgr_map: Option<MgrMap>,
     /// Whether the monitors have said what is set.
     configured: bool,
     digest_at: Duration,
@@ -195,6 +200,7 @@ impl Manager {
             hashes: 0,
             serving: BTreeMap::new(),
             module_options: BTreeMap::new(),
+            prometheus: Prometheus::default(),
             dashboard: Ok(None),
             rbd: Rbd::default(),
             client: Client::default(),
@@ -209,6 +215,7 @@ impl Manager {
             confirmed: false,
             standing: Standing::default(),
             modules: None,
+            mgr_map: None,
             configured: false,
             digest_at: Duration::ZERO,
             sample_at: Duration::ZERO,
@@ -232,14 +239,13 @@ impl Manager {
             Input::FromMon { tid, msg } => self.mon_message(now, tid, msg, out),
             Input::MonConnected { gid } => self.mon_connected(now, gid, out),
             Input::Ask { id, ask } => self.asked_here(now, id, ask, out),
-            Input::GivenUp { id } => self.mon_commands.give_up(ReplyTo::Own { id }),
-            Input::Hashed { id, hash } => self.hashed(now, id, hash, out),
-            Input::Serving(services) => {
-                let news = std::mem::replace(&mut self.serving, services) != self.serving;
-                if news && self.mon {
-                    self.beacon(now, out);
-                }
+            Input::GivenUp { id } => {
+                self.mon_commands.give_up(ReplyTo::Own { id });
+                self.prometheus.give_up(ReplyTo::Own { id });
             }
+            Input::Hashed { id, hash } => self.hashed(now, id, hash, out),
+            Input::Serving { service, url } => self.serves(now, service, url, out),
+            Input::MetricsServed { failed } => self.metrics_served(now, failed, out),
             Input::Client { start, started } => self.client_started(now, start, started, out),
             Input::JobProgress { id, done, of } => self.job_progress(now, id, done, of),
             Input::JobDone { id, result } => self.job_done(now, id, result, out),
@@ -247,6 +253,17 @@ impl Manager {
             Input::Tick => self.tick(now, out),
         }
         self.maybe_digest(now, out);
+    }
+
+    /// Where something is served besides, or not any more; the monitors are told what is news.
+    fn serves(&mut self, now: Now, service: String, url: Option<String>, out: &mut Vec<Output>) {
+        let before = match &url {
+            Some(url) => self.serving.insert(service, url.clone()),
+            None => self.serving.remove(&service),
+        };
+        if before != url && self.mon {
+            self.beacon(now, out);
+        }
     }
 
     /// What a session leaves behind when it is over.
@@ -262,6 +279,7 @@ impl Manager {
 
     fn mon_connected(&mut self, now: Now, gid: u64, out: &mut Vec<Output>) {
         self.standing.connected(gid != self.gid);
+        self.end_metrics(out);
         self.gid = gid;
         self.mon = true;
         self.audit_again();
@@ -317,6 +335,7 @@ impl Manager {
         }
         self.run_deferred(now, out);
         self.tell_progress(now, out);
+        self.tick_prometheus(now, out);
         self.send_audit(now, out);
         self.ask_for_disks(now, out);
         if self.mon && !self.fsid().is_zero() && self.users.ask_again(now.mono) {
@@ -420,6 +439,7 @@ impl Manager {
         let of_pools = self.autoscaler.checks.clone();
         let checks = of_daemons.chain(self.crashes.check(now.wall)).chain(of_pools);
         let checks = checks.chain(self.device_health.checks.clone());
+        let checks = checks.chain(self.prometheus.check());
         if of_ceph {
             let checks = checks.collect();
             return self.report(now, checks, out);
@@ -472,6 +492,10 @@ impl Manager {
                 self.module_options =
                     m.options.iter().filter(|(k, _)| k.starts_with("mgr/")).map(own).collect();
                 self.look_at_dashboard(out);
+                self.look_at_prometheus(now, out);
+            }
+            Message::MonCommandAck(ack) if self.prometheus.is_answer(tid) => {
+                self.metrics_answered(now, tid, &ack, out);
             }
             Message::MonCommandAck(ack) if self.standing.is_answer(tid) => self.told_whose(now, &ack, out),
             Message::MonCommandAck(ack) => match self.asked.remove(&tid) {
@@ -488,6 +512,10 @@ impl Manager {
                 Some(Kept::Progress) => self.progress.load(ack.result, &ack.output),
                 Some(Kept::Users) => {
                     let loaded = self.users.load(now.mono, ack.result, &ack.output);
+                    out.extend(loaded.err().map(Output::Warn));
+                }
+                Some(Kept::HealthHistory) => {
+                    let loaded = self.prometheus.history.load(ack.result, &ack.output);
                     out.extend(loaded.err().map(Output::Warn));
                 }
                 Some(Kept::Mds) => self.file_systems.take_metadata(&ack.output),
@@ -528,7 +556,9 @@ impl Manager {
         let before = std::mem::replace(&mut self.active, ours);
         let was_confirmed = std::mem::replace(&mut self.confirmed, self.active);
         let deposed = was_confirmed && !self.active;
+        self.mgr_map = Some(map.clone());
         self.look_at_modules(now, &map, out);
+        self.look_at_prometheus(now, out);
         self.client_listed(&map, out);
         if self.confirmed && !was_confirmed {
             // With this one the monitors learn that we serve.
@@ -540,6 +570,8 @@ impl Manager {
         self.pgs = PgMap::default();
         self.progress.forget();
         self.users.forget();
+        self.prometheus.history.forget();
+        self.end_metrics(out);
         self.rbd.forget_all();
         self.client.forget_all(out);
         self.device_health.forget();
@@ -612,6 +644,7 @@ impl Manager {
             (Kept::Devices, json!({ "prefix": "config-key dump", "key": devices::KEYS, "format": "json" })),
             (Kept::Progress, json!({ "prefix": "config-key get", "key": progress::KEY })),
             (Kept::Users, json!({ "prefix": "config-key get", "key": users::KEY })),
+            (Kept::HealthHistory, json!({ "prefix": "config-key get", "key": prometheus::HISTORY })),
         ] {
             self.ask_for(kept, &command, out);
         }
@@ -680,7 +713,7 @@ impl Manager {
         }
     }
 
-    fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.map.as_ref().map_or(Epoch(0), |map| map.epoch)
     }
 
@@ -727,7 +760,8 @@ impl Manager {
             threshold: number("mgr_stats_threshold", 5),
             ..MMgrConfigure::default()
         };
-        let queries = self.rbd.perf.queries();
+        let mut queries = self.rbd.perf.queries();
+        queries.extend(self.rbd.stats.query().map(|query| (query.clone(), Vec::new())));
         if is_osd && !queries.is_empty() { wishes.with_metric_queries(&queries) } else { wishes }
     }
 
@@ -752,7 +786,10 @@ impl Manager {
     /// Takes what an OSD has summed up of images.
     fn metrics(&mut self, conn: ConnId, peer: &PeerInfo, report: &MMgrReport, out: &mut Vec<Output>) {
         match report.metrics() {
-            Ok(metrics) if self.daemons.is_of(conn, peer, report) => self.rbd.perf.take(&metrics),
+            Ok(metrics) if self.daemons.is_of(conn, peer, report) => {
+                self.rbd.perf.take(&metrics);
+                self.rbd.stats.take(&metrics);
+            }
             Ok(_) => {}
             Err(_) => out.extend(self.daemons.refuse_metrics(conn, peer).map(Output::Warn)),
         }

@@ -156,6 +156,11 @@ impl Counters {
         })
     }
 
+    /// By path.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Counter)> {
+        self.declared.iter().map(|(path, counter)| (path.as_str(), counter))
+    }
+
     pub fn get(&self, path: &str) -> Option<&Counter> {
         self.declared.get(path)
     }

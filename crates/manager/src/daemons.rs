@@ -73,6 +73,8 @@ pub struct Daemon {
     pub slow: (u32, u32),
     /// PGs that it was told to make and has no room for.
     pub pending_pgs: u64,
+    /// Whether it tells of slow operations, and of PGs that it has no room for.
+    pub tells: (bool, bool),
     /// As they last reported them.
     pub counters: Counters,
 }
@@ -259,6 +261,8 @@ impl Daemons {
         let (slow, pending) = (slow_ops(metrics), pending_pgs(metrics));
         let news = (daemon.slow, daemon.pending_pgs) != (slow, pending);
         (daemon.slow, daemon.pending_pgs) = (slow, pending);
+        let has = |kind| metrics.iter().any(|m| m.kind == kind);
+        daemon.tells = (has(SLOW_OPS), has(PENDING_CREATING_PGS));
         daemon.last_beacon = now.wall;
         if let Some(status) = m.daemon_status.as_ref().filter(|s| size(s) <= ABOUT_BYTES) {
             daemon.status.clone_from(status);
@@ -360,9 +364,12 @@ impl Daemon {
     }
 }
 
-/// Two numbers in one metric. Source: src/mgr/DaemonHealthMetric.h.
+/// Kinds of health metrics. Source: daemon_metric in src/mgr/DaemonHealthMetric.h.
+const SLOW_OPS: u8 = 0;
+const PENDING_CREATING_PGS: u8 = 1;
+
+/// Two numbers in one metric.
 fn slow_ops(metrics: &[DaemonHealthMetric]) -> (u32, u32) {
-    const SLOW_OPS: u8 = 0;
     let of_ops = metrics.iter().filter(|m| m.kind == SLOW_OPS);
     of_ops.fold((0, 0), |(n, oldest), m| {
         let (count, age) = (m.value as u32, (m.value >> 32) as u32);
@@ -370,9 +377,7 @@ fn slow_ops(metrics: &[DaemonHealthMetric]) -> (u32, u32) {
     })
 }
 
-/// Source: daemon_metric in src/mgr/DaemonHealthMetric.h.
 fn pending_pgs(metrics: &[DaemonHealthMetric]) -> u64 {
-    const PENDING_CREATING_PGS: u8 = 1;
     metrics.iter().filter(|m| m.kind == PENDING_CREATING_PGS).fold(0, |n, m| n.saturating_add(m.value))
 }
 

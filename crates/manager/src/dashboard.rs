@@ -110,6 +110,7 @@ impl Manager {
         let to = ReplyTo::Own { id };
         match ask {
             Ask::Manager { json, input } => command::answer(self, now, to, Giver::Own, &[json], &input, out),
+            Ask::Metrics => self.ask_for_metrics(now, to, out),
             Ask::Monitors { json, input } => {
                 let request = MonRequest { json, input, before: Bytes::new() };
                 let fsid = self.fsid();

@@ -1,7 +1,5 @@
 //! What goes into the manager core and what comes out of it.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use cephx::caps::MgrCap;
 use messages::Message;
@@ -12,6 +10,7 @@ use types::{AddrVec, AuthName, ConnId, EntityAddr, EntityName};
 use crate::job::{Failed, Found, Job};
 
 use crate::dashboard::DashboardAt;
+use crate::prometheus::MetricsAt;
 
 /// Who is at the other end of an accepted connection.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,8 +59,15 @@ pub enum Input {
         id: u64,
         hash: Option<String>,
     },
-    /// What this manager serves besides, by name, and where: the monitors are told.
-    Serving(BTreeMap<String, String>),
+    /// Where this manager serves something besides, or not any more: the monitors are told.
+    Serving {
+        service: String,
+        url: Option<String>,
+    },
+    /// The series are served where that was told, or why they cannot be.
+    MetricsServed {
+        failed: Option<String>,
+    },
     /// The client that was to be started works under these addresses, or why there is none.
     Client {
         start: u64,
@@ -87,11 +93,19 @@ pub enum Input {
     Tick,
 }
 
-/// A command of somebody in this process, who may do everything.
+/// A question of somebody in this process, who may do everything.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    Manager { json: String, input: Bytes },
-    Monitors { json: String, input: Bytes },
+    Manager {
+        json: String,
+        input: Bytes,
+    },
+    Monitors {
+        json: String,
+        input: Bytes,
+    },
+    /// All series for Prometheus, as text.
+    Metrics,
 }
 
 /// One effect, to be carried out in order.
@@ -127,6 +141,8 @@ pub enum Output {
     },
     /// Where the dashboard is to be served from now on, or not any more.
     Dashboard(Option<DashboardAt>),
+    /// The same of the series for Prometheus.
+    Metrics(Option<Box<MetricsAt>>),
     /// A client of the cluster is needed for jobs; answered by `Input::Client` with this number, each start
     /// by another one.
     StartClient {

@@ -31,6 +31,7 @@ mod health;
 mod mon_commands;
 mod outcome;
 mod progress;
+pub mod prometheus;
 mod rbd;
 mod report;
 mod shown;

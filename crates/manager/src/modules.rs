@@ -10,10 +10,10 @@ use messages::mgr::ModuleInfo;
 use messages::osd::RawEnvelope;
 
 use crate::balancer::{self, Mode};
-use crate::{autoscaler, crashes, dashboard, device_health, progress, rbd};
+use crate::{autoscaler, crashes, dashboard, device_health, progress, prometheus, rbd};
 
 /// Served here.
-const SERVED: [&str; 9] = [
+const SERVED: [&str; 10] = [
     "balancer",
     "crash",
     "dashboard",
@@ -21,6 +21,7 @@ const SERVED: [&str; 9] = [
     "iostat",
     "pg_autoscaler",
     "progress",
+    "prometheus",
     "rbd_support",
     "status",
 ];
@@ -29,7 +30,7 @@ const SERVED: [&str; 9] = [
 const CODES_OF_MODULES: &str = "MGR_MODULE_*, TELEMETRY_CHANGED";
 
 /// The others of 16.2.
-const NOT_SERVED: [&str; 24] = [
+const NOT_SERVED: [&str; 23] = [
     "alerts",
     "cephadm",
     "diskprediction_local",
@@ -43,7 +44,6 @@ const NOT_SERVED: [&str; 24] = [
     "orchestrator",
     "osd_perf_query",
     "osd_support",
-    "prometheus",
     "restful",
     "rook",
     "selftest",
@@ -83,6 +83,7 @@ fn info(name: &str, error: &str) -> ModuleInfo {
         dashboard::MODULE => described(&dashboard::OPTIONS),
         "pg_autoscaler" => described(&autoscaler::OPTIONS),
         "progress" => described(&progress::OPTIONS),
+        prometheus::MODULE => described(&prometheus::OPTIONS),
         "rbd_support" => described(&rbd::OPTIONS),
         _ => BTreeMap::new(),
     };
@@ -99,9 +100,11 @@ fn described(options: &[(&str, &str, &str)]) -> BTreeMap<String, RawEnvelope> {
         let kind = KINDS.iter().position(|k| k == kind).and_then(|at| u8::try_from(at).ok()).unwrap_or(2);
         let choices: &[&str] = match *name {
             "mode" => &[Mode::None.name(), Mode::CrushCompat.name(), Mode::Upmap.name()],
-            "ssl" => &["auto", "true", "false"],
+            "ssl" if *default == "auto" => &["auto", "true", "false"],
+            "standby_behaviour" => &["default", "error"],
             _ => &[],
         };
+        let (min, max) = if *name == "standby_error_status_code" { ("400", "599") } else { ("", "") };
         let option = ModuleOption {
             name: (*name).to_owned(),
             kind,
@@ -109,6 +112,8 @@ fn described(options: &[(&str, &str, &str)]) -> BTreeMap<String, RawEnvelope> {
             level: 1,
             flags: 1,
             default_value: (*default).to_owned(),
+            min: min.to_owned(),
+            max: max.to_owned(),
             enum_allowed: choices.iter().map(|c| (*c).to_owned()).collect(),
             ..ModuleOption::default()
         };

@@ -43,6 +43,9 @@ pub(crate) enum Then {
     NoAutoscale(bool),
     /// Who may sign in to the dashboard.
     Users(Box<Changed>),
+    /// The history of health checks.
+    HistoryKept,
+    HistoryCleared,
     /// When the trash of all pools is emptied.
     TrashSchedule(Schedule),
 }
@@ -84,8 +87,10 @@ impl Manager {
         let plan = Plan { requests, then, ..Plan::default() };
         if let Err(plan) = self.mon_commands.send_all(self.fsid(), plan, out) {
             // It is asked for again when there is room.
-            if plan.then == Then::ProgressKept {
-                self.progress.news_kept(now, false);
+            match plan.then {
+                Then::ProgressKept => self.progress.news_kept(now, false),
+                Then::HistoryKept => self.prometheus.history.saved(now.mono, false),
+                _ => {}
             }
         }
     }
@@ -142,13 +147,15 @@ impl Manager {
                 }
             }
             Then::Users(changed) => self.users.kept(now.mono, *changed, is_done),
+            Then::HistoryKept => self.prometheus.history.saved(now.mono, is_done),
+            Then::HistoryCleared if is_done => self.prometheus.history.cleared(),
             Then::TrashSchedule(schedule) => {
                 self.rbd.setting = false;
                 if is_done {
                     self.rbd.schedules.keep(now, Level::default(), schedule);
                 }
             }
-            Then::Device(_) | Then::DeviceMonitoring(_) => {}
+            Then::Device(_) | Then::DeviceMonitoring(_) | Then::HistoryCleared => {}
             Then::ProgressCleared | Then::ProgressSwitched(_) | Then::NoAutoscale(_) => {}
         }
     }

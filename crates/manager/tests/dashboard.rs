@@ -274,10 +274,11 @@ fn the_monitors_are_told_where_it_is() {
     let mut c = Cluster::new();
     let services: BTreeMap<String, String> = [("dashboard".to_owned(), "http://h:1/".to_owned())].into();
     let before = c.beacons.len();
-    c.w.input(Input::Serving(services.clone()));
+    let serving = |url: &str| Input::Serving { service: "dashboard".to_owned(), url: Some(url.to_owned()) };
+    c.w.input(serving("http://h:1/"));
     c.go_on();
     assert_eq!((c.beacons.len(), &c.beacons.last().unwrap().services), (before + 1, &services));
-    c.w.input(Input::Serving(services));
+    c.w.input(serving("http://h:1/"));
     c.go_on();
     assert_eq!(c.beacons.len(), before + 1, "nothing new");
 }

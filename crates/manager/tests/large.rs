@@ -1,4 +1,5 @@
-//! What a hundred OSDs with ten thousand PGs cost the monitors, by simulated reports: CPU, and the bytes of digests.
+//! What a hundred OSDs with ten thousand PGs cost, by simulated reports: the monitors' CPU and the bytes of digests,
+//! and what a scrape takes.
 //!
 //! `cargo test -p manager --test large -- --nocapture` prints the figures.
 
@@ -10,15 +11,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use codec::Encode;
-use manager::Output;
+use manager::{Ask, Input, Output};
 use maps::{MgrMap, OsdMap};
 use messages::Message;
-use messages::mgr::{MMgrBeacon, MMgrDigest, MMonMgrReport, MPgDigest};
-use messages::mon::{MMgrMap, MMonSubscribe, SubscribeItem};
+use messages::mgr::{
+    MMgrBeacon, MMgrDigest, MMgrOpen, MMgrReport, MMonMgrReport, MPgDigest, PerfCounterType,
+};
+use messages::mon::{MMgrMap, MMonCommandAck, MMonSubscribe, SubscribeItem};
 use messages::payload::RestOfFront;
 use messages::pg_state::{ACTIVE, CLEAN, DEGRADED, UNDERSIZED};
 use messages::pool_stats::MPgStats;
 use messages::stats::{OsdStat, PgStat, StoreStatfs};
+use serde_json::{Value, json};
+use testkit::exposition;
 use types::{AddrVec, ConnId, Epoch, PgId, Utime};
 
 const OSDS: i32 = 100;
@@ -288,4 +293,99 @@ fn what_ten_thousand_pgs_cost_the_monitors_is_bounded() {
             assert!(m.pg_digest.max(m.pg_map_digest) < 512 << 10, "{m:?}");
         }
     }
+}
+
+/// Counters of an OSD: as many as one of Ceph's tells of.
+const COUNTERS: usize = 250;
+/// How long a scrape may take: what is built for tests is slower.
+const SCRAPE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
+const SCRAPE_BYTES: usize = 10 << 20;
+
+/// An OSD's session, and what it counts: half of it are averages.
+fn counts(mgr: &mut common::World, osd: i32) {
+    let daemon_name = osd.to_string();
+    mgr.message(common::osd_conn(osd), MMgrOpen { daemon_name: daemon_name.clone(), ..MMgrOpen::default() });
+    let what = |n: usize| PerfCounterType {
+        path: format!("part_{}.counter_{n:03}_of_some_length", n % 7),
+        description: format!("What an OSD counts under the number {n}"),
+        kind: if n % 2 == 0 { 5 } else { 10 },
+        priority: 5,
+        ..PerfCounterType::default()
+    };
+    let mut declare_types: Vec<PerfCounterType> = (0..COUNTERS).map(what).collect();
+    declare_types.sort_by(|a, b| a.path.cmp(&b.path));
+    let mut w = codec::Writer::new();
+    w.envelope(1, 1, |w| {
+        for what in &declare_types {
+            let values = if what.kind == 5 { 3 } else { 1 };
+            (0..values).for_each(|_| w.u64(1_234_567_890));
+        }
+    });
+    let packed = w.into_bytes();
+    mgr.message(
+        common::osd_conn(osd),
+        MMgrReport { daemon_name, declare_types, packed, ..MMgrReport::default() },
+    );
+}
+
+/// What the monitors answer to the questions of a scrape.
+fn answered(cmd: &str) -> String {
+    let daemon = |id: i32| {
+        json!({ "id": id, "hostname": format!("host{}", id / 10), "ceph_version": common::OURS, "cpu": "c".repeat(900),
+            "osd_objectstore": "loligo", "bluestore_bdev_dev_node": format!("/dev/sd{id}") })
+    };
+    let cmd: Value = serde_json::from_str(cmd).expect("JSON");
+    let value = match cmd["prefix"].as_str().expect("a prefix") {
+        "health" => json!({ "status": "HEALTH_OK", "checks": {} }),
+        "quorum_status" => json!({ "quorum": [0], "monmap": { "mons": [] } }),
+        "osd metadata" => (0..OSDS).map(daemon).collect(),
+        _ => json!([]),
+    };
+    value.to_string()
+}
+
+#[test]
+fn a_scrape_of_ten_thousand_pgs_is_quick_and_small() {
+    let mut l = Large::new(Load::Idle, common::OURS);
+    let modules = ["prometheus".to_owned()].into();
+    let map = MgrMap { active_gid: 1, active_name: "x".to_owned(), modules, ..MgrMap::initial() };
+    l.mgr.mon_sends(MMgrMap { map: RestOfFront(map.to_bytes()) });
+    let by_primary = pgs_by_primary(l.mons.mon.state().osdmap());
+    for osd in 0..OSDS {
+        let pgs = by_primary.get(&osd).map(Vec::as_slice).unwrap_or_default();
+        let stats = l.stats(osd, pgs, true);
+        l.mgr.message(common::osd_conn(osd), stats);
+        counts(&mut l.mgr, osd);
+    }
+    l.mgr.tells_metadata = false;
+    let mut costs = Vec::new();
+    for id in 1..=3 {
+        l.mgr.sent();
+        let begin = cpu_time();
+        l.mgr.input(Input::Ask { id, ask: Ask::Metrics });
+        let asked = l.mgr.sent();
+        let mut cost = cpu_time().saturating_sub(begin);
+        for out in asked {
+            let Output::SendMon { tid, msg: Message::MonCommand(m) } = out else { continue };
+            let ack = MMonCommandAck { output: answered(&m.cmd[0]).into(), ..MMonCommandAck::default() };
+            let begin = cpu_time();
+            l.mgr.input(Input::FromMon { tid, msg: ack.into() });
+            cost += cpu_time().saturating_sub(begin);
+        }
+        let reply = l.mgr.sent().into_iter().find_map(|o| match o {
+            Output::Answer { id: of, reply } if of == id => Some(reply),
+            _ => None,
+        });
+        let text = reply.expect("an answer").data;
+        let lines = text.iter().filter(|b| **b == b'\n').count();
+        println!("scrape {id}: {cost:?} of CPU, {} bytes, {lines} lines", text.len());
+        let all = exposition::parse(std::str::from_utf8(&text).expect("text")).expect("well-formed");
+        let pgs: f64 = all["ceph_pg_active"].series.iter().map(|(_, pgs)| pgs).sum();
+        assert_eq!((pgs, all["ceph_osd_metadata"].series.len()), (10_000.0, OSDS as usize));
+        assert_eq!(all["ceph_part_1_counter_001_of_some_length"].series.len(), OSDS as usize);
+        assert!(text.len() < SCRAPE_BYTES, "{} bytes", text.len());
+        costs.push(cost);
+    }
+    // The machine's other work may stand in the way of one.
+    assert!(costs.iter().min().is_some_and(|least| *least < SCRAPE), "{costs:?}");
 }

@@ -414,8 +414,9 @@ fn monitors_of_ours_are_told_which_options_there_are() {
     };
     assert_eq!(options("crash"), ["retain_interval", "warn_recent_interval"]);
     assert_eq!(options("pg_autoscaler"), ["noautoscale", "sleep_interval"]);
+    assert!(options("prometheus").iter().any(|name| name == "server_port"));
     assert!(
-        beacon.modules.iter().all(|m| m.can_run && m.name != "prometheus"),
+        beacon.modules.iter().all(|m| m.can_run && m.name != "influx"),
         "what is not served is not there"
     );
 }

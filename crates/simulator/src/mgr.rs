@@ -57,7 +57,7 @@ impl World {
                 // Everything here is ours, and there is one manager.
                 manager::Output::Monitors(whose) => assert_eq!(whose, monitor::Whose::Ours),
                 // Nobody asks it beside its clients, and no page is served here.
-                manager::Output::Dashboard(_) => {}
+                manager::Output::Dashboard(_) | manager::Output::Metrics(_) => {}
                 o @ (manager::Output::Answer { .. } | manager::Output::Hash { .. }) => {
                     panic!("the manager answers what nobody asked: {o:?}")
                 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::auth::{self, SignedIn, Who};
 use super::body::Body;
+use super::connection::Answers;
 use super::{Cells, Shared, live, lock};
 use crate::docs::{figures, health, log, osds, pools, services};
 use crate::page;
@@ -49,8 +50,16 @@ impl From<Reply> for Refused {
     }
 }
 
+impl Answers for Shared {
+    const WHAT: &'static str = "the dashboard";
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+        answer(&self, request, peer).await
+    }
+}
+
 /// Answers a request. Whatever it is, the answer bears the headers that keep browsers in bounds.
-pub async fn answer(shared: &Arc<Shared>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+async fn answer(shared: &Arc<Shared>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
     let mut response = match routed(shared, request, peer).await {
         Ok(response) => response,
         Err(Refused { status, detail }) => json_response(status, &json!({ "detail": detail })),

@@ -1,4 +1,4 @@
-//! Connections of browsers and scripts.
+//! Connections of browsers, scripts and Prometheus.
 //!
 //! 1. A connection that neither asks nor takes its answer ends.
 //! 2. There are at most [`MOST`], half of them of one network; whoever comes beyond that is cut off.
@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,7 +25,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Shared, answer, lock};
+use super::body::Body;
+use super::lock;
 use crate::attempts::network;
 
 const MOST: usize = 512;
@@ -67,8 +70,24 @@ impl Drop for Place {
     }
 }
 
+/// What requests are answered with.
+pub trait Answers: Send + Sync + 'static {
+    /// What the log calls it: `the dashboard`.
+    const WHAT: &'static str;
+
+    fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: IpAddr,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
 /// Serves until the future is dropped; connections end with it.
-pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+pub async fn serve<A: Answers>(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<A>,
+) -> Infallible {
     let (places, mut all) = (Places::default(), JoinSet::new());
     loop {
         let accepted = tokio::select! {
@@ -79,18 +98,18 @@ pub async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<
             Ok(accepted) => accepted,
             Err(e) => {
                 // There are no descriptors left, for instance: others will end.
-                tracing::warn!("a connection to the dashboard is not accepted: {e}");
+                tracing::warn!("a connection to {} is not accepted: {e}", A::WHAT);
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         let peer = peer.ip().to_canonical();
         let Some(place) = Place::take(&places, peer) else {
-            tracing::debug!("{peer} has too many connections to the dashboard, or all have");
+            tracing::debug!("{peer} has too many connections to {}, or all have", A::WHAT);
             continue;
         };
         if let Err(e) = notices_who_is_gone(&stream) {
-            tracing::debug!("{peer}: the connection to the dashboard is not watched: {e}");
+            tracing::debug!("{peer}: the connection to {} is not watched: {e}", A::WHAT);
         }
         all.spawn(connection(stream, peer, tls.clone(), Arc::clone(&shared), place));
     }
@@ -108,34 +127,34 @@ fn notices_who_is_gone(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn connection(
+async fn connection<A: Answers>(
     stream: TcpStream,
     peer: IpAddr,
     tls: Option<TlsAcceptor>,
-    shared: Arc<Shared>,
+    shared: Arc<A>,
     _place: Place,
 ) {
     let Some(tls) = tls else { return talk(stream, peer, shared).await };
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => talk(stream, peer, shared).await,
-        Ok(Err(e)) => tracing::debug!("{peer}: no TLS with the dashboard: {e}"),
-        Err(_) => tracing::debug!("{peer}: the handshake with the dashboard takes too long"),
+        Ok(Err(e)) => tracing::debug!("{peer}: no TLS with {}: {e}", A::WHAT),
+        Err(_) => tracing::debug!("{peer}: the handshake with {} takes too long", A::WHAT),
     }
 }
 
-async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send + 'static, A: Answers>(
     stream: S,
     peer: IpAddr,
-    shared: Arc<Shared>,
+    shared: Arc<A>,
 ) {
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer::answer(&shared, request, peer).await) }
+        async move { Ok::<_, Infallible>(shared.answer(request, peer).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).max_headers(MAX_HEADERS);
     if let Err(e) = builder.serve_connection(TokioIo::new(Patient::new(stream)), service).await {
-        tracing::debug!("the connection of {peer} to the dashboard ends: {e}");
+        tracing::debug!("the connection of {peer} to {} ends: {e}", A::WHAT);
     }
 }
 

@@ -3,13 +3,12 @@
 
 mod answer;
 mod auth;
-mod body;
-mod connection;
+pub(crate) mod body;
+pub(crate) mod connection;
 mod images;
 mod live;
-mod tls;
+pub(crate) mod tls;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,6 +26,8 @@ use crate::attempts::Attempts;
 use crate::sessions::Sessions;
 use live::Live;
 
+/// What the monitors call it.
+const SERVICE: &str = "dashboard";
 /// A port that is taken, or a certificate that is no use, is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 /// Passwords that are looked at together: each keeps a core busy for a good part of a second.
@@ -65,7 +66,7 @@ struct Cells {
     json: Bytes,
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -117,7 +118,7 @@ pub async fn run(site: Site) {
                 () = serve(&site, at) => Ok(()),
             },
         };
-        site.manager.serving(BTreeMap::new());
+        site.manager.serving(SERVICE, None);
         if changed.is_err() {
             return;
         }
@@ -145,12 +146,12 @@ async fn serve(site: &Site, at: DashboardAt) {
     };
     let url = url(at);
     tracing::info!("the dashboard is served at {url}");
-    site.manager.serving([("dashboard".to_owned(), url)].into());
+    site.manager.serving(SERVICE, Some(url));
     let shared = Arc::new(Shared::new(site.clone(), at, decoy));
     let feed = live::feed(&shared.live, &*shared);
     tokio::select! {
         () = feed => {}
-        () = connection::serve(listener, acceptor, Arc::clone(&shared)) => {}
+        never = connection::serve(listener, acceptor, Arc::clone(&shared)) => match never {},
     }
     lock(&shared.sessions).end_all();
 }
@@ -160,7 +161,7 @@ async fn prepare(
     at: DashboardAt,
 ) -> Result<(TcpListener, Option<tokio_rustls::TlsAcceptor>), String> {
     let acceptor = match at.tls {
-        true => Some(tls::acceptor(site, at).await?),
+        true => Some(tls::acceptor(&site.manager, SERVICE, &site.name, at.addr.ip()).await?),
         false => None,
     };
     let listener = TcpListener::bind(at.addr).await.map_err(|e| e.to_string())?;

@@ -1,12 +1,14 @@
-//! TLS: the certificate that the monitors keep for the dashboard, or one that is made at each start.
+//! TLS: the certificate that the monitors keep for a module, or one that is made at each start.
 //!
 //! Source: _configure in src/pybind/mgr/dashboard/module.py (`mgr/dashboard/crt` and `key` of the config-key
-//! store).
+//! store). `mgr/prometheus/crt` and `key` are ours.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use manager::{Ask, DashboardAt};
+use daemons::mgr::MgrHandle;
+use manager::Ask;
 use serde_json::json;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -15,38 +17,42 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use types::Errno;
 
-use super::Site;
-
 /// One manager's own wins over that for all.
 const CERTIFICATE: &str = "crt";
 const KEY: &str = "key";
 
-pub async fn acceptor(site: &Site, at: DashboardAt) -> Result<TlsAcceptor, String> {
-    let certificate = kept(site, CERTIFICATE).await?;
-    let key = kept(site, KEY).await?;
+/// For a module of the manager `name`, which is served at `ip`.
+pub async fn acceptor(
+    manager: &MgrHandle,
+    module: &str,
+    name: &str,
+    ip: IpAddr,
+) -> Result<TlsAcceptor, String> {
+    let certificate = kept(manager, module, name, CERTIFICATE).await?;
+    let key = kept(manager, module, name, KEY).await?;
     let (certificate, key) = match (certificate, key) {
         (Some(certificate), Some(key)) => (certificate, key),
         (None, None) => {
             tracing::warn!(
-                "there is no certificate for the dashboard: one is made that no browser knows. `ceph config-key set \
-                 mgr/dashboard/crt -i FILE` and `mgr/dashboard/key` keep one"
+                "there is no certificate for {module}: one is made that nobody knows. `ceph config-key set \
+                 mgr/{module}/crt -i FILE` and `mgr/{module}/key` keep one"
             );
-            own(at)?
+            own(ip)?
         }
-        _ => return Err("of mgr/dashboard/crt and mgr/dashboard/key there is only one".to_owned()),
+        _ => return Err(format!("of mgr/{module}/crt and mgr/{module}/key there is only one")),
     };
-    let config = config(&certificate, &key)?;
+    let config = config(&certificate, &key).map_err(|why| format!("mgr/{module}/crt and key: {why}"))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 fn config(certificate: &[u8], key: &[u8]) -> Result<ServerConfig, String> {
     let certificates = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
-    let certificates = certificates.map_err(|e| format!("mgr/dashboard/crt cannot be read: {e}"))?;
+    let certificates = certificates.map_err(|e| format!("the certificate cannot be read: {e}"))?;
     if certificates.is_empty() {
-        return Err("there is no certificate in mgr/dashboard/crt".to_owned());
+        return Err("there is no certificate".to_owned());
     }
     let key = PrivateKeyDer::from_pem_slice(key);
-    let key = key.map_err(|e| format!("mgr/dashboard/key cannot be read: {e}"))?;
+    let key = key.map_err(|e| format!("the key cannot be read: {e}"))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
@@ -57,11 +63,16 @@ fn config(certificate: &[u8], key: &[u8]) -> Result<ServerConfig, String> {
     Ok(config)
 }
 
-/// What the monitors keep under a key, if anything.
-async fn kept(site: &Site, what: &str) -> Result<Option<Bytes>, String> {
-    for key in [format!("mgr/dashboard/{}/{what}", site.name), format!("mgr/dashboard/{what}")] {
+/// What the monitors keep for a module under a key, if anything.
+pub async fn kept(
+    manager: &MgrHandle,
+    module: &str,
+    name: &str,
+    what: &str,
+) -> Result<Option<Bytes>, String> {
+    for key in [format!("mgr/{module}/{name}/{what}"), format!("mgr/{module}/{what}")] {
         let json = json!({ "prefix": "config-key get", "key": key }).to_string();
-        let reply = site.manager.ask(Ask::Monitors { json, input: Bytes::new() }).await;
+        let reply = manager.ask(Ask::Monitors { json, input: Bytes::new() }).await;
         if !reply.is_error() {
             return Ok(Some(reply.data));
         }
@@ -73,8 +84,8 @@ async fn kept(site: &Site, what: &str) -> Result<Option<Bytes>, String> {
 }
 
 /// A certificate of our own for the names that this host may be asked for by.
-fn own(at: DashboardAt) -> Result<(Bytes, Bytes), String> {
-    let names = vec![host_name(), at.addr.ip().to_string(), "localhost".to_owned()];
+fn own(ip: IpAddr) -> Result<(Bytes, Bytes), String> {
+    let names = vec![host_name(), ip.to_string(), "localhost".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).map_err(|e| e.to_string())?;
     Ok((made.cert.pem().into(), made.signing_key.serialize_pem().into()))
 }
@@ -92,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_certificate_and_a_key_that_do_not_fit_are_refused() {
-        let at = DashboardAt { addr: "10.0.0.1:8443".parse().expect("an address"), tls: true };
+        let at: IpAddr = "10.0.0.1".parse().expect("an address");
         let (one, one_key) = own(at).expect("made");
         let (_, other_key) = own(at).expect("made");
         assert!(config(&one, &one_key).is_ok());

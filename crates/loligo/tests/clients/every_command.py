@@ -299,6 +299,9 @@ def steps(n, pool, pg):
         yield "dashboard ac-user-" + prefix, someone, EBUSY, ENOENT
     yield "dashboard set-login-credentials", someone, password, EBUSY
     yield "dashboard sign-in-once", {}, "a code that is long enough"
+    # Its module is off.
+    for prefix in ("healthcheck history ls", "healthcheck history clear", "prometheus file_sd_config"):
+        yield prefix, {}, EOPNOTSUPP
     image, level = {"image_spec": pool + "/never"}, {"level_spec": pool + "/"}
     for prefix in ("add flatten", "add remove", "add migration execute", "add migration commit", "add migration abort"):
         yield "rbd task " + prefix, image, ENOENT, EINVAL

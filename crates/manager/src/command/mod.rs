@@ -17,6 +17,7 @@ mod pg_dump;
 mod pg_list;
 mod pg_misc;
 mod progress;
+mod prometheus;
 mod rbd;
 mod reweight;
 mod scrub;
@@ -48,6 +49,7 @@ use crate::mon_commands::{MonRequest, Plan};
 use crate::outcome::Then;
 use crate::pg_map::PgMap;
 use crate::progress::Progress;
+use crate::prometheus::Prometheus;
 use crate::rbd::perf::Perf;
 use crate::rbd::{Ask, Rights};
 use crate::users::{Once, Users, WithHash};
@@ -71,6 +73,7 @@ const GROUPS: &[&[Command]] = &[
     fs_status::COMMANDS,
     crash::COMMANDS,
     dashboard::COMMANDS,
+    prometheus::COMMANDS,
     rbd::COMMANDS,
 ];
 
@@ -149,6 +152,9 @@ pub struct Ctx<'a> {
     pub(crate) devices: &'a Devices,
     pub(crate) users: &'a mut Users,
     pub(crate) once: &'a mut Once,
+    pub(crate) prometheus: &'a Prometheus,
+    /// What the monitors say of modules' options.
+    pub(crate) module_options: &'a BTreeMap<String, String>,
     pub(crate) perf: &'a mut Perf,
     /// What who asks may do with images.
     pub(crate) rights: Rights,
@@ -511,6 +517,8 @@ fn evaluate(
         devices: &manager.devices,
         users: &mut manager.users,
         once: &mut manager.once,
+        prometheus: &manager.prometheus,
+        module_options: &manager.module_options,
         perf: &mut manager.rbd.perf,
         rights,
         sessions: &manager.sessions,
@@ -534,7 +542,12 @@ fn evaluate(
 }
 
 fn format_of(prefix: &str, args: &Args) -> Result<Format, Reply> {
-    if prefix.ends_with("_json") { Ok(Format::Json) } else { Format::parse(args.text("format")) }
+    match prefix {
+        // It has YAML as well, and writes all forms itself.
+        "healthcheck history ls" => Ok(Format::Plain),
+        _ if prefix.ends_with("_json") => Ok(Format::Json),
+        _ => Format::parse(args.text("format")),
+    }
 }
 
 /// What a client is told whose key does not allow a command.

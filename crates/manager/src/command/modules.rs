@@ -52,7 +52,11 @@ pub(super) const COMMANDS: &[Command] = &[
 ///
 /// Source: DaemonServer::_handle_command.
 pub(super) fn switched_off(on: Option<&BTreeSet<String>>, prefix: &str) -> Option<Reply> {
-    let module = (prefix == "iostat").then_some("iostat")?;
+    let module = match prefix {
+        "iostat" => "iostat",
+        "healthcheck history ls" | "healthcheck history clear" | "prometheus file_sd_config" => "prometheus",
+        _ => return None,
+    };
     let text = format!(
         "Module '{module}' is not enabled (required by command '{prefix}'): use `ceph mgr module enable {module}` to \
          enable it"

@@ -31,6 +31,7 @@ mod commands;
 mod fair;
 pub(crate) mod perf;
 pub(crate) mod schedule;
+pub(crate) mod stats;
 pub(crate) mod task;
 pub(crate) mod text;
 
@@ -48,6 +49,7 @@ pub(crate) use commands::{Ask, MODULE, Rights};
 use commands::{Asker, Step};
 use perf::Perf;
 use schedule::Schedules;
+use stats::Stats;
 use task::{Key, News, Tasks};
 
 /// Name, type and default of each option of the module. Source: Module.MODULE_OPTIONS.
@@ -82,6 +84,9 @@ pub(crate) enum Why {
     /// Its key is removed.
     Forgotten(Key),
     Names(Space),
+    /// The same, and the namespaces before them, for what Prometheus is told.
+    StatNames(Space),
+    StatSpaces(PoolId),
     Schedules(PoolId),
     Namespaces(PoolId),
     /// The schedule of a namespace that is not there is removed.
@@ -112,6 +117,7 @@ impl Kept {
 pub(crate) struct Rbd {
     pub tasks: Tasks,
     pub perf: Perf,
+    pub stats: Stats,
     pub schedules: Schedules,
     /// Pools of which it is known what they keep.
     read: BTreeMap<PoolId, Kept>,
@@ -174,6 +180,7 @@ impl Manager {
         self.rbd_advance(now, out);
         self.tick_schedules(now, out);
         self.tick_perf(now, out);
+        self.tick_image_stats(now, out);
     }
 
     /// Asks for what pools keep of which that is not known.
@@ -239,6 +246,8 @@ impl Manager {
                 out.extend(said.map(Output::Warn));
             }
             Why::Names(space) => self.rbd.perf.named(&space, result),
+            Why::StatNames(space) => out.extend(self.rbd.stats.named(now, &space, result).map(Output::Warn)),
+            Why::StatSpaces(pool) => self.rbd.stats.spaces_known(now, pool, result),
             Why::Schedules(pool) => {
                 if let Some(said) = self.rbd.schedules.loaded(self.map.as_ref(), pool, result) {
                     if !self.rbd.schedules.is_read(pool) {

@@ -55,7 +55,7 @@ const COUNTERS: [(&str, u8); 6] = [
     ("read_latency", counter_kind::READ_LATENCY),
 ];
 /// By place in `COUNTERS`; latencies are nanoseconds.
-type Sums = [u64; 6];
+pub(super) type Sums = [u64; 6];
 
 /// A pool and a namespace; `None` for all pools.
 type Place = Option<(String, String)>;
@@ -103,7 +103,7 @@ pub(crate) enum Shown {
 }
 
 /// A text as a regular expression that is for it alone, for Ceph's OSDs as for ours.
-fn literally(text: &str) -> String {
+pub(super) fn literally(text: &str) -> String {
     let mut regex = String::with_capacity(text.len());
     for c in text.chars() {
         if r"\^$.|?*+()[]{}".contains(c) {
@@ -116,16 +116,21 @@ fn literally(text: &str) -> String {
 
 /// What OSDs are asked for a place.
 fn metric(pool: Option<PoolId>, namespace: &str) -> MetricQuery {
-    const ALL: &str = "^(.*)$";
     let only = |text: &str| format!("^({})$", literally(text));
-    let part = |kind, regex: &str| KeyPart { kind, regex: regex.to_owned() };
     let of_pool = pool.map(|pool| only(&pool.0.to_string()));
     let of_namespace = pool.filter(|_| !namespace.is_empty()).map(|_| only(namespace));
+    query_of(of_pool.as_deref(), of_namespace.as_deref())
+}
+
+/// The same for pools and namespaces that regular expressions match; all where there are none.
+pub(super) fn query_of(pools: Option<&str>, namespaces: Option<&str>) -> MetricQuery {
+    const ALL: &str = "^(.*)$";
+    let part = |kind, regex: &str| KeyPart { kind, regex: regex.to_owned() };
     let counter = |(_, kind): (&str, u8)| MetricCounter { kind };
     MetricQuery {
         key: vec![
-            part(key_kind::POOL_ID, of_pool.as_deref().unwrap_or(ALL)),
-            part(key_kind::NAMESPACE, of_namespace.as_deref().unwrap_or(ALL)),
+            part(key_kind::POOL_ID, pools.unwrap_or(ALL)),
+            part(key_kind::NAMESPACE, namespaces.unwrap_or(ALL)),
             part(key_kind::OBJECT_NAME, r"^(?:rbd|journal)_data\.(?:([0-9]+)\.)?([^.]+)\."),
         ],
         counters: COUNTERS.map(counter).to_vec(),
@@ -134,7 +139,7 @@ fn metric(pool: Option<PoolId>, namespace: &str) -> MetricQuery {
 
 /// The image of a key, and where the data is. A name of an object has the pool of its image where that is
 /// another one.
-fn image_of(key: &MetricKey) -> Option<(Key, Space)> {
+pub(super) fn image_of(key: &MetricKey) -> Option<(Key, Space)> {
     let text = |part: usize, group: usize| {
         let bytes = key.get(part)?.get(group)?;
         (bytes.len() <= NAME_BYTES).then(|| std::str::from_utf8(bytes).ok()).flatten()
@@ -148,7 +153,7 @@ fn image_of(key: &MetricKey) -> Option<(Key, Space)> {
     Some(((space, text(2, 1)?.to_owned()), place))
 }
 
-fn sums_of(packed: &Bytes) -> Result<Sums, DecodeError> {
+pub(super) fn sums_of(packed: &Bytes) -> Result<Sums, DecodeError> {
     let mut r = Reader::new(packed.clone());
     let mut sums = Sums::default();
     for (sum, (_, kind)) in sums.iter_mut().zip(COUNTERS) {
@@ -160,7 +165,7 @@ fn sums_of(packed: &Bytes) -> Result<Sums, DecodeError> {
     Ok(sums)
 }
 
-fn plus(a: &Sums, b: &Sums) -> Sums {
+pub(super) fn plus(a: &Sums, b: &Sums) -> Sums {
     std::array::from_fn(|at| a.get(at).unwrap_or(&0).saturating_add(*b.get(at).unwrap_or(&0)))
 }
 
