@@ -6,9 +6,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Program that shows a package is there, and the package.
-const NEEDED: [(&str, &str); 25] = [
+const NEEDED: [(&str, &str); 26] = [
     ("mold", "mold"),
     ("curl", "curl"),
+    ("promtool", "prometheus"),
     ("ceph", "ceph-common"),
     ("rados", "ceph-common"),
     ("crushtool", "ceph-base"),
@@ -35,11 +36,13 @@ const NEEDED: [(&str, &str); 25] = [
 ];
 
 /// Module of Python, and its package.
-const PYTHON: [(&str, &str); 4] = [
+const PYTHON: [(&str, &str); 5] = [
     ("rados", "python3-rados"),
     ("rbd", "python3-rbd"),
     ("cephfs", "python3-cephfs"),
     ("boto3", "python3-boto3"),
+    // Of Ceph's module prometheus.
+    ("cherrypy", "python3-cherrypy3"),
 ];
 
 /// Debian's compiler, for it comes with aarch64's standard library as a package.
