@@ -4,6 +4,7 @@
   bench/bench.py quick --loligo target/ship/loligo [--out DIR]      about 6 minutes
   bench/bench.py full  --loligo target/ship/loligo --out DIR        about 20 minutes, with curves over the depth
   bench/bench.py ec    --loligo target/ship/loligo [--out DIR]      about 6 minutes: erasure-coded pools (coded.py)
+  bench/bench.py fs    --loligo target/ship/loligo [--out DIR]      about 5 minutes: a file system's metadata (fs.py)
   bench/bench.py quick --only large ...                                some of the rows: write, read, large, memory, start, crush
 
 Starts both clusters, three OSDs each, every daemon a process of its own, with cephx, crc mode and two copies. fio's rbd engine reads and
@@ -34,6 +35,7 @@ import time
 
 import coded
 import fio
+import fs
 import ratios
 from clusters import Ceph, Loligo, Trouble, end_in_order, mon_port, run
 from pagecache import PageCache
@@ -429,7 +431,7 @@ def measure(args, sides, healthy, begin, fill):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("size", choices=["quick", "full", "ec"])
+    p.add_argument("size", choices=["quick", "full", "ec", "fs"])
     p.add_argument("--loligo", default="target/ship/loligo", help="the program, as `cargo xtask release` builds it")
     p.add_argument("--out", metavar="DIR", help="where the table, the figures and the plots go")
     p.add_argument("--crush", default="target/ship/examples/speed", help="cargo build --profile ship -p crush --example speed; no such row without it")
@@ -438,6 +440,7 @@ def main():
     p.add_argument("--seconds", type=int, help="of each window")
     p.add_argument("--image", type=int, help="MiB of each image")
     p.add_argument("--objects", type=int, help="small objects, after which memory is read")
+    p.add_argument("--files", type=int, default=20000, help="fs: files that the clients make in each window (%(default)s)")
     p.add_argument("--one-process", action="store_true", help="Loligo in one process, whose monitor and manager count too; without the rows %s" % ", ".join(sorted(OF_ONE_OSD)))
     p.add_argument("--cold", action="store_true", help="leave free memory free, even where it has to be got from the host first (pagecache.py)")
     p.add_argument("--scratch", default=tempfile.gettempdir(), help="folder on the device to measure")
@@ -456,8 +459,8 @@ def main():
     if args.out:
         os.makedirs(args.out, exist_ok=True)
     end_in_order()
-    if args.size == "ec":
-        sys.exit(0 if coded_pools(args) else 1)
+    if args.size in MODULES:
+        sys.exit(0 if by_module(args) else 1)
     folder, begin, clusters = tempfile.mkdtemp(prefix="bench-", dir=args.scratch), time.monotonic(), {}
     cache = None if args.cold else PageCache(folder)
     fill = cache.settle if cache else lambda: None
@@ -488,23 +491,29 @@ def main():
     sys.exit(0 if compare(args, size, rows(found)) else 1)
 
 
-def coded_pools(args):
-    """Erasure-coded pools of both sides (coded.py); whether nothing was lost since the best run of this size."""
+# Other tables than that of images.
+MODULES = {"ec": coded, "fs": fs}
+
+
+def by_module(args):
+    """Erasure-coded pools or file systems of both sides; whether nothing was lost since the best run of this size."""
     begin, args.quiet = time.monotonic(), QUIET
     folder = tempfile.mkdtemp(prefix="bench-", dir=args.scratch)
+    module = MODULES[args.size]
     try:
-        found = coded.measure(args, KINDS, folder, lambda text: progress(text, begin))
+        found = module.measure(args, KINDS, folder, lambda text: progress(text, begin))
     except Trouble as e:
         sys.exit("no figures: %s" % e)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    table = coded.rows(found, Row)
+    table = module.rows(found, Row)
     machine = describe()
     text = "\n".join([*listed(table), machine])
     print(text)
     if args.out:
         write_out(args, found, machine, text)
-    size = "ec: %d MiB, windows of %d s, %s with %d CPUs" % (args.image, args.seconds, platform.machine(), os.cpu_count())
+    what = "%d files" % args.files if args.size == "fs" else "%d MiB, windows of %d s" % (args.image, args.seconds)
+    size = "%s: %s, %s with %d CPUs" % (args.size, what, platform.machine(), os.cpu_count())
     return compare(args, size, table)
 
 
