@@ -10,6 +10,7 @@ use types::{Errno, Ino};
 
 use crate::call::{Event, Step};
 use crate::core::Client;
+use crate::inode::Inode;
 use crate::io::{Answer, Node, Ticket};
 use crate::request::Ask;
 
@@ -61,6 +62,7 @@ fn of_inode(name: &[u8], stat: &InodeStat) -> Option<String> {
         b"ceph.dir.rentries" => stat.rfiles.saturating_add(stat.rsubdirs).to_string(),
         b"ceph.dir.rfiles" => stat.rfiles.to_string(),
         b"ceph.dir.rsubdirs" => stat.rsubdirs.to_string(),
+        b"ceph.dir.rsnaps" => stat.rsnaps.to_string(),
         b"ceph.dir.rbytes" => stat.rbytes.to_string(),
         b"ceph.dir.pin" => stat.dir_pin.to_string(),
         b"ceph.dir.rctime" => format!("{}.{:09}", stat.rctime.sec, stat.rctime.nsec),
@@ -71,6 +73,23 @@ fn of_inode(name: &[u8], stat: &InodeStat) -> Option<String> {
         b"ceph.quota.max_files" if quota.max_files > 0 => quota.max_files.to_string(),
         _ => return None,
     })
+}
+
+/// When a snapshot was taken.
+const SNAP_BTIME: &[u8] = b"ceph.snap.btime";
+
+/// Source: Client::_vxattrcb_snap_btime.
+fn snap_btime(stat: &InodeStat) -> Option<String> {
+    let at = stat.snap_btime;
+    (!at.is_zero()).then(|| format!("{}.{:09}", at.sec, at.nsec))
+}
+
+/// The cluster and the file system that the mounted one is a mirror of. Source: Client::_vxattrcb_mirror_info.
+fn mirror_info(inode: &Inode) -> Option<Bytes> {
+    let kept = |name: &[u8]| inode.xattrs.get(name).filter(|v| !v.is_empty());
+    let cluster = kept(b"ceph.mirror.info.cluster_id")?;
+    let fs = kept(b"ceph.mirror.info.fs_id")?;
+    Some([b"cluster_id=", cluster.as_ref(), b" fs_id=", fs.as_ref()].concat().into())
 }
 
 fn check(name: &FileName) -> Result<(), Errno> {
@@ -99,12 +118,16 @@ impl Client {
             Event::Retry | Event::Object(..) => return Ok(None),
         }
         let inode = self.inodes.get(&node).ok_or(Errno::ESTALE)?;
+        if name.as_ref() == b"ceph.mirror.info" {
+            return mirror_info(inode).map(|v| Some(Answer::Value(v))).ok_or(Errno::ENODATA);
+        }
         if is_special {
             let kind: &[u8] = if inode.is_dir() { b"ceph.dir.layout" } else { b"ceph.file.layout" };
             let layout = &inode.stat.layout;
             let text = match name.strip_prefix(kind) {
                 Some(b"") => layout_text(layout),
                 Some(part) => part.strip_prefix(b".").and_then(|part| layout_part(part, layout)),
+                None if name.as_ref() == SNAP_BTIME => snap_btime(&inode.stat),
                 None if inode.is_dir() => of_inode(name, &inode.stat),
                 None => None,
             };

@@ -11,6 +11,7 @@ use super::access::{Asked, CHGRP, CHOWN, SET_VXATTR, WRITE};
 use super::cache::{FILE, TYPE};
 use super::change::Change;
 use super::hold::{Mode, Part};
+use super::mirror::MIRROR_INFO;
 use super::path::Walked;
 use super::request::{Done, Request, Run, Stop};
 use super::server::{Server, Then};
@@ -175,6 +176,11 @@ impl Server {
         let name = request.msg.path2.path.clone();
         let RequestArgs::SetXattr { flags, .. } = request.msg.args else { return Err(Errno::EINVAL.into()) };
         let ino = self.changeable(request)?;
+        if name == MIRROR_INFO {
+            let value = request.msg.data.clone();
+            let removes = flags & RequestArgs::XATTR_REMOVE != 0;
+            return self.change_mirror_info(request, ino, (!removes).then_some(value));
+        }
         if name.starts_with(SERVER_XATTRS) {
             return self.set_vxattr(request, ino, &name);
         }
@@ -186,12 +192,7 @@ impl Server {
         if name.len() > MAX_XATTR_NAME || name.is_empty() {
             return Err(Errno::ERANGE.into());
         }
-        if flags & RequestArgs::XATTR_CREATE != 0 && has {
-            return Err(Errno::EEXIST.into());
-        }
-        if flags & RequestArgs::XATTR_REPLACE != 0 && !has {
-            return Err(Errno::ENODATA.into());
-        }
+        check_flags(flags, has)?;
         let removes = flags & RequestArgs::XATTR_REMOVE != 0;
         let others =
             xattrs.iter().filter(|(k, _)| **k != name).map(|(k, v)| k.len() + v.len()).sum::<usize>();
@@ -199,23 +200,25 @@ impl Server {
             return Err(Errno::ENOSPC.into());
         }
         let value = (!removes).then(|| request.msg.data.clone());
-        self.change_xattr(request, ino, "setxattr", &name, value)
+        self.change_xattrs(request, ino, "setxattr", vec![(name, value)])
     }
 
-    fn change_xattr(
+    /// Attributes get these values, or go.
+    pub(crate) fn change_xattrs(
         &mut self,
         request: &Request,
         ino: Ino,
         what: &'static str,
-        name: &FileName,
-        value: Option<bytes::Bytes>,
+        changes: Vec<(FileName, Option<bytes::Bytes>)>,
     ) -> Run<Done> {
         let mut change = self.change_of(request, what);
         let stamp = change.stamp;
         if let Some(inode) = self.cache.get_mut(ino) {
-            match value {
-                Some(value) => drop(inode.store.xattrs.insert(name.clone(), value)),
-                None => drop(inode.store.xattrs.remove(name)),
+            for (name, value) in changes {
+                match value {
+                    Some(value) => drop(inode.store.xattrs.insert(name, value)),
+                    None => drop(inode.store.xattrs.remove(&name)),
+                }
             }
             inode.store.inode.xattr_version = inode.store.inode.xattr_version.saturating_add(1);
         }
@@ -240,6 +243,9 @@ impl Server {
     pub(crate) fn op_rmxattr(&mut self, request: &mut Request) -> Run<Done> {
         let name = request.msg.path2.path.clone();
         let ino = self.changeable(request)?;
+        if name == MIRROR_INFO {
+            return self.change_mirror_info(request, ino, None);
+        }
         if name.starts_with(SERVER_XATTRS) {
             return self.remove_vxattr(request, ino, &name);
         }
@@ -249,7 +255,7 @@ impl Server {
         if !inode.store.xattrs.contains_key(&name) {
             return Err(Errno::ENODATA.into());
         }
-        self.change_xattr(request, ino, "removexattr", &name, None)
+        self.change_xattrs(request, ino, "removexattr", vec![(name, None)])
     }
 
     pub(crate) fn op_setlayout(&mut self, request: &mut Request) -> Run<Done> {
@@ -338,6 +344,17 @@ impl Server {
         self.note_rstat(ino);
         Ok(Done { target: Some(ino), seq: Some(seq), is_late: true, ..Done::default() })
     }
+}
+
+/// Whether an attribute that is there (`has`) may be set. Source: Server::xattr_validate.
+pub(crate) fn check_flags(flags: u32, has: bool) -> Run<()> {
+    if flags & RequestArgs::XATTR_CREATE != 0 && has {
+        return Err(Errno::EEXIST.into());
+    }
+    if flags & RequestArgs::XATTR_REPLACE != 0 && !has {
+        return Err(Errno::ENODATA.into());
+    }
+    Ok(())
 }
 
 /// Fields that are 0 stay as they are. Source: Server::handle_client_setlayout.

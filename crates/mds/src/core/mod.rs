@@ -22,7 +22,7 @@
 //! Not done: snapshots (making one gets EOPNOTSUPP, and a file system that has some is refused), data within
 //! inodes, fragments that split and merge (those of a folder that another server has split are served),
 //! several active ranks and standby-replay, asynchronous creation (no numbers are set aside for clients),
-//! reclaiming of another client's state, the table of open files, the attribute `ceph.mirror.info` (EINVAL).
+//! reclaiming of another client's state, the table of open files.
 //! Quotas are told and not enforced (clients do), metrics of clients are thrown away. Strays whose hard links
 //! nobody looks at stay strays. Deadlocks of locks are found within one file only. A rank that fails tells no
 //! health but what the shell knows: slow requests and clients that give nothing back are not reported.
@@ -61,6 +61,7 @@ mod change_names;
 mod file_locks;
 mod look;
 mod make;
+mod mirror;
 mod vxattr;
 
 mod change;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cephfs::{Answer, Call, Node};
-use messages::fs::{Caps, FileLock, LockKind, LockType, SetAttr};
+use messages::fs::{Caps, FileLock, LockKind, LockType, RequestArgs, SetAttr};
 use types::{Errno, Ino};
 
 use crate::world::{World, name};
@@ -263,4 +263,28 @@ fn folders_that_are_removed_leave_no_object() {
     w.pass(Duration::from_secs(10));
     let object = format!("{:x}.00000000", ino.0);
     assert!(w.objects.find(&object).is_none());
+}
+
+#[test]
+fn a_mirror_says_of_what_it_is_one() {
+    const NAME: &str = "ceph.mirror.info";
+    const VALUE: &str = "cluster_id=52b1d3c4-0a1b-4c2d-8e3f-0123456789ab fs_id=10";
+    let mut w = World::mounted(1);
+    w.mkdir(0, "d").expect("made");
+    let dir = w.node(0, "d");
+    let set = |node, value: &str, flags| Call::SetXattr { node, name: name(NAME), value: name(value), flags };
+    let get = || Call::GetXattr { node: Node::ROOT, name: name(NAME) };
+    let remove = || Call::RemoveXattr { node: Node::ROOT, name: name(NAME) };
+    assert_eq!(w.err(0, get()), Errno::ENODATA);
+    assert_eq!(w.err(0, remove()), Errno::ENODATA);
+    assert_eq!(w.err(0, set(dir, VALUE, 0)), Errno::EINVAL);
+    assert_eq!(w.err(0, set(Node::ROOT, "cluster_id=x fs_id=10", 0)), Errno::EINVAL);
+    w.ok(0, set(Node::ROOT, VALUE, RequestArgs::XATTR_CREATE));
+    assert_eq!(w.err(0, set(Node::ROOT, VALUE, RequestArgs::XATTR_CREATE)), Errno::EEXIST);
+    for _ in 0..2 {
+        assert_eq!(w.ok(0, get()), Answer::Value(name(VALUE)));
+        w.restart();
+    }
+    w.ok(0, remove());
+    assert_eq!(w.err(0, get()), Errno::ENODATA);
 }
