@@ -14,6 +14,7 @@ use messages::Message;
 use messages::common::{MCommand, MCommandReply};
 use messages::log::{LogEntry, MLog, log_priority};
 use messages::mon::{MMdsMap, MMonSubscribe, SubscribeItem};
+use messages::osd::MRemoveSnaps;
 use messages::payload::PaxosVersion;
 use monitor::Arrival;
 use msgr::Local;
@@ -417,6 +418,7 @@ impl MdsMachine {
             Message::MdsMap(m) => self.mds_map(m),
             Message::MdsBeacon(m) => self.beacon.answered(m.seq),
             Message::Config(m) => self.values.set_from_mon(&m.options),
+            Message::RemoveSnaps(m) => self.core(mds::Input::SnapsRemoved(m.snaps)),
             msg => self.todo.push_back(Todo::Objecter(objecter::Input::FromMon { tid, msg })),
         }
     }
@@ -512,6 +514,9 @@ impl MdsMachine {
             Effect::Want(state) => {
                 self.beacon.want(state);
                 self.send_beacon();
+            }
+            Effect::RemoveSnaps(snaps) => {
+                self.session.send(MRemoveSnaps { snaps, ..MRemoveSnaps::default() }.into());
             }
             Effect::Blocklist(client, addr) => {
                 // Source: MDSRank::evict_client in src/mds/MDSRank.cc.

@@ -7,14 +7,16 @@
 
 use cephx::caps::MdsGrant;
 use messages::fs::FileName;
-use types::{Errno, GlobalId, Ino};
+use types::{Errno, GlobalId, Ino, SnapId};
 
+use super::path::Walked;
 use super::request::{Request, Run};
 use super::server::Server;
 
 pub(crate) const READ: u32 = 1;
 pub(crate) const WRITE: u32 = 1 << 1;
 pub(crate) const EXEC: u32 = 1 << 2;
+pub(crate) const SNAPSHOT: u32 = 1 << 3;
 pub(crate) const CHOWN: u32 = 1 << 4;
 pub(crate) const CHGRP: u32 = 1 << 5;
 pub(crate) const SET_VXATTR: u32 = 1 << 6;
@@ -49,6 +51,9 @@ fn admits(grant: &MdsGrant, asked: &Asked, inode: Owned) -> bool {
     if asked.mask & SET_VXATTR != 0 && !perms.set_vxattr {
         return false;
     }
+    if asked.mask & SNAPSHOT != 0 && !perms.snapshot {
+        return false;
+    }
     let Some(uid) = grant.uid else { return true };
     let is_in = |gid: &u32| *gid == asked.gid || asked.gids.contains(&u64::from(*gid));
     if uid != asked.uid || !grant.gids.is_empty() && !grant.gids.iter().any(is_in) {
@@ -72,6 +77,11 @@ fn admits(grant: &MdsGrant, asked: &Asked, inode: Owned) -> bool {
     let bits = inode.mode >> shift;
     let wants = |mask: u32, bit: u32| asked.mask & mask == 0 || bits & bit != 0;
     wants(READ, 4) && wants(WRITE, 2) && wants(EXEC, 1)
+}
+
+fn asked_by(request: &Request, mask: u32) -> Asked<'_> {
+    let m = &request.msg;
+    Asked { uid: m.caller_uid, gid: m.caller_gid, gids: &m.gids, mask, new_uid: u32::MAX, new_gid: u32::MAX }
 }
 
 impl Server {
@@ -104,6 +114,29 @@ impl Server {
         }
     }
 
+    /// The same for what an inode was at a snapshot. One that is gone has the path of its old name.
+    pub(crate) fn check_at(&self, request: &Request, walked: &Walked, mask: u32) -> Run<()> {
+        if walked.snap == SnapId::HEAD {
+            return self.check(request, walked.ino, mask);
+        }
+        let i = self.version(walked.ino, walked.snap).ok_or(Errno::ESTALE)?.inode;
+        let owned = Owned { uid: i.uid, gid: i.gid, mode: i.mode };
+        let path = || match (&walked.found, self.cache.get(walked.ino)) {
+            (Some(found), None) => {
+                let mut path = self.cache.path(found.dir);
+                path.push(b'/');
+                path.extend_from_slice(&found.key.name);
+                path
+            }
+            _ => self.cache.path(walked.ino),
+        };
+        let path = self.needs_path(request.client).then(path);
+        match self.is_capable(request.client, path.as_deref(), &asked_by(request, mask), owned) {
+            true => Ok(()),
+            false => Err(Errno::EACCES.into()),
+        }
+    }
+
     /// Whether an inode is below a path that a client's key is for.
     pub(crate) fn may_reach(&self, client: GlobalId, ino: Ino) -> bool {
         let asked = Asked { uid: 0, gid: 0, gids: &[], mask: 0, new_uid: u32::MAX, new_gid: u32::MAX };
@@ -120,16 +153,7 @@ impl Server {
 
     /// The same for a request.
     pub(crate) fn check(&self, request: &Request, ino: Ino, mask: u32) -> Run<()> {
-        let m = &request.msg;
-        let asked = Asked {
-            uid: m.caller_uid,
-            gid: m.caller_gid,
-            gids: &m.gids,
-            mask,
-            new_uid: u32::MAX,
-            new_gid: u32::MAX,
-        };
-        Ok(self.check_inode(request.client, ino, &asked)?)
+        Ok(self.check_inode(request.client, ino, &asked_by(request, mask))?)
     }
 
     /// A client whose key is for some paths does not hear whether there is anything elsewhere.
@@ -142,14 +166,7 @@ impl Server {
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        let asked = Asked {
-            uid: request.msg.caller_uid,
-            gid: request.msg.caller_gid,
-            gids: &request.msg.gids,
-            mask: 0,
-            new_uid: u32::MAX,
-            new_gid: u32::MAX,
-        };
+        let asked = asked_by(request, 0);
         let any = Owned { uid: u32::MAX, gid: u32::MAX, mode: 0o777 };
         match self.is_capable(request.client, Some(&path), &asked, any) {
             true => Ok(()),

@@ -27,7 +27,7 @@ impl Server {
     /// The inode that a request changes: one of a client, and not of the server.
     fn changeable(&mut self, request: &Request) -> Run<Ino> {
         let path = request.msg.path.clone();
-        let Walked { ino, .. } = self.walk(request, &path)?;
+        let Walked { ino, .. } = self.walk_to_head(request, &path)?;
         if ino != Ino::ROOT && ino < names::SYSTEM_END {
             return Err(Errno::EPERM.into());
         }
@@ -56,6 +56,7 @@ impl Server {
         }
 
         let mut change = self.change_of(request, "setattr");
+        self.cow(ino);
         self.set_fields(&mut change, ino, &set);
         if mask & SetAttr::SIZE != 0 {
             self.set_size(&mut change, ino, set.size, old_size);
@@ -213,6 +214,7 @@ impl Server {
     ) -> Run<Done> {
         let mut change = self.change_of(request, what);
         let stamp = change.stamp;
+        self.cow(ino);
         if let Some(inode) = self.cache.get_mut(ino) {
             for (name, value) in changes {
                 match value {
@@ -296,6 +298,7 @@ impl Server {
         }
         let mut change = self.change_of(request, what);
         let stamp = change.stamp;
+        self.cow(ino);
         if let Some(inode) = self.cache.get_mut(ino) {
             let i = &mut inode.store.inode;
             let old = std::mem::replace(&mut i.layout, layout);
@@ -335,6 +338,7 @@ impl Server {
         self.need(request, &[(ino, Part::File, Mode::Write)])?;
         let mut change = self.change_of(request, what);
         let stamp = change.stamp;
+        self.cow(ino);
         if let Some(inode) = self.cache.get_mut(ino) {
             set(inode);
         }

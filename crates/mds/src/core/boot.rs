@@ -142,8 +142,8 @@ impl Server {
     }
 
     pub(crate) fn storage_opened(&mut self, tables: Tables) {
-        if tables.snaps.as_ref().is_some_and(|s| !s.snaps.is_empty()) {
-            return self.damaged("the file system has snapshots, which are not served yet".to_owned());
+        if let Some(snaps) = tables.snaps {
+            self.snaps = *snaps;
         }
         self.disk.inos = tables.inos;
         self.session_version = tables.session_version;
@@ -266,6 +266,7 @@ impl Server {
     fn ready(&mut self) {
         self.stage = Stage::Ready;
         self.begin_segment();
+        self.end_table_changes();
         for client in std::mem::take(&mut self.recon.killed) {
             self.kill_session(client);
         }
@@ -315,6 +316,7 @@ impl Server {
         let now = self.now.mono;
         self.sessions.values_mut().for_each(|s| s.renewed = now);
         self.end_claims();
+        self.tell_realms_anew();
         self.take_later();
         self.take_held_drops();
         self.wake(&Wait::Active);

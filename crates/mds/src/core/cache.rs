@@ -8,6 +8,7 @@
 //!    nothing.
 //! 4. Dirty names are here, those that are gone as names that lead nowhere.
 //! 5. The name of an inode that is here is in the fragment that its folder's tree says.
+//! 6. What an inode was in snapshots is found by its number, in the names that have such versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -87,6 +88,22 @@ impl Dentry {
     }
 }
 
+/// What a name led to in snapshots: from `first` on up to the one that it is kept under.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OldName {
+    pub dentry: crate::format::Dentry,
+    pub version: u64,
+}
+
+impl OldName {
+    pub fn target(&self) -> Target {
+        match &self.dentry.link {
+            Link::Primary(store) => Target::Primary(store.inode.ino),
+            Link::Remote { ino, d_type } => Target::Remote { ino: *ino, d_type: *d_type },
+        }
+    }
+}
+
 /// A fragment of a directory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Dir {
@@ -98,6 +115,12 @@ pub(crate) struct Dir {
     pub dirty_since: Option<u64>,
     /// Names that are being written.
     pub committing: BTreeSet<Key>,
+    /// What names were, by the last snapshot that has them so; those of a fragment that is complete are all
+    /// here.
+    pub old: BTreeMap<(Key, SnapId), OldName>,
+    /// Of these, those that are to be written; what is not among them any more goes from the object.
+    pub dirty_old: BTreeSet<(Key, SnapId)>,
+    pub committing_old: BTreeSet<(Key, SnapId)>,
     /// It has no object yet.
     pub is_new: bool,
 }
@@ -105,6 +128,8 @@ pub(crate) struct Dir {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Inode {
     pub store: InodeStore,
+    /// The first snapshot that would have it as it is now.
+    pub first: SnapId,
     /// Where its primary link is; `None` for the root and the server's own folder.
     pub place: Option<(DirFrag, Key)>,
     pub caps: BTreeMap<GlobalId, Cap>,
@@ -128,6 +153,7 @@ impl Inode {
         let safe_ranges = store.inode.client_ranges.iter().map(|(c, r)| (*c, r.last)).collect();
         Self {
             safe_version: store.inode.version,
+            first: first_of(&store, FIRST),
             store,
             place,
             caps: BTreeMap::new(),
@@ -154,6 +180,15 @@ impl Inode {
     }
 }
 
+/// The first number of a snapshot. Source: CInode's default of `first`.
+pub(crate) const FIRST: SnapId = SnapId(2);
+
+/// An inode's head begins behind its versions in snapshots, and not before its name. Source:
+/// EMetaBlob::fullbit::update_inode.
+pub(crate) fn first_of(store: &InodeStore, name_first: SnapId) -> SnapId {
+    store.old_inodes.keys().next_back().map_or(name_first, |last| name_first.max(SnapId(last.0 + 1)))
+}
+
 pub(crate) const TYPE: u32 = 0o170_000;
 pub(crate) const FILE: u32 = 0o100_000;
 pub(crate) const DIR: u32 = 0o040_000;
@@ -164,6 +199,8 @@ pub(crate) const SYMLINK: u32 = 0o120_000;
 pub(crate) struct Cache {
     pub inodes: BTreeMap<Ino, Inode>,
     pub dirs: BTreeMap<DirFrag, Dir>,
+    /// Versions of inodes in snapshots that are stored with old names, by their last snapshot.
+    pub copies: BTreeMap<(Ino, SnapId), (DirFrag, Key)>,
     /// Counts uses.
     uses: u64,
     /// Inodes by their last use.
@@ -324,8 +361,61 @@ impl Cache {
         (new.first, new.alternate_name, new.version) = (dentry.first, dentry.alternate_name, version);
         dir.entries.insert(key.clone(), new);
         if let Link::Primary(store) = dentry.link {
-            self.insert(Inode::new(*store, Some((frag, key))));
+            let first = first_of(&store, dentry.first);
+            self.insert(Inode { first, ..Inode::new(*store, Some((frag, key))) });
         }
+    }
+
+    /// Keeps what a name was in snapshots up to `last`.
+    pub fn insert_old(&mut self, frag: DirFrag, key: Key, last: SnapId, old: OldName) {
+        self.remove_old(frag, &key, last);
+        let Some(dir) = self.dirs.get_mut(&frag) else { return };
+        if let Link::Primary(store) = &old.dentry.link {
+            self.copies.insert((store.inode.ino, last), (frag, key.clone()));
+        }
+        dir.old.insert((key, last), old);
+    }
+
+    pub fn remove_old(&mut self, frag: DirFrag, key: &Key, last: SnapId) {
+        let Some(dir) = self.dirs.get_mut(&frag) else { return };
+        let Some(old) = dir.old.remove(&(key.clone(), last)) else { return };
+        if let Link::Primary(store) = &old.dentry.link {
+            let at = (store.inode.ino, last);
+            if self.copies.get(&at).is_some_and(|(f, k)| *f == frag && k == key) {
+                self.copies.remove(&at);
+            }
+        }
+    }
+
+    pub fn remove_dir(&mut self, frag: DirFrag) -> Option<Dir> {
+        let olds: Vec<(Key, SnapId)> = self.dirs.get(&frag)?.old.keys().cloned().collect();
+        olds.iter().for_each(|(key, last)| self.remove_old(frag, key, *last));
+        self.dirs.remove(&frag)
+    }
+
+    /// A fragment that is not complete any more need not have what snapshots have of it.
+    pub fn make_incomplete(&mut self, frag: DirFrag) {
+        let Some(dir) = self.dirs.get_mut(&frag) else { return };
+        if !std::mem::replace(&mut dir.is_complete, false) {
+            return;
+        }
+        let is_needed = |at: &(Key, SnapId)| dir.dirty_old.contains(at) || dir.committing_old.contains(at);
+        let clean: Vec<(Key, SnapId)> = dir.old.keys().filter(|at| !is_needed(at)).cloned().collect();
+        clean.iter().for_each(|(key, last)| self.remove_old(frag, key, *last));
+    }
+
+    /// What a name was at a snapshot, if that is not what it is now.
+    pub fn old_name(&self, frag: DirFrag, key: &Key, snap: SnapId) -> Option<(SnapId, &OldName)> {
+        let from = (key.clone(), snap);
+        let ((at, last), old) = self.dir(frag)?.old.range(from..).next()?;
+        (at == key && old.dentry.first <= snap).then_some((*last, old))
+    }
+
+    /// The version of an inode at a snapshot that is stored with an old name: its last snapshot, and where.
+    pub fn copy_at(&self, ino: Ino, snap: SnapId) -> Option<(SnapId, DirFrag, &Key)> {
+        let ((found, last), (frag, key)) = self.copies.range((ino, snap)..).next()?;
+        let first = self.dir(*frag)?.old.get(&(key.clone(), *last))?.dentry.first;
+        (*found == ino && first <= snap).then_some((*last, *frag, key))
     }
 
     pub fn assert_invariants(&self) {
@@ -341,8 +431,14 @@ impl Cache {
                 "invariant 5: {ino} at {key:?}"
             );
         }
+        for ((ino, last), (frag, key)) in &self.copies {
+            let old = self.dir(*frag).and_then(|d| d.old.get(&(key.clone(), *last)));
+            let is_it = |o: &OldName| matches!(&o.dentry.link, Link::Primary(s) if s.inode.ino == *ino);
+            assert!(old.is_some_and(is_it), "invariant 6: {ino} {last} at {key:?}");
+        }
         for (frag, dir) in &self.dirs {
             assert!(self.get(frag.ino).is_some_and(Inode::is_dir), "invariant 2: {frag:?}");
+            assert!(dir.dirty_old.is_empty() || dir.dirty_since.is_some(), "invariant 4: {frag:?}");
             for key in &dir.dirty {
                 assert!(dir.entries.contains_key(key), "invariant 4: {frag:?} {key:?}");
             }

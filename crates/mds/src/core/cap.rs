@@ -42,6 +42,10 @@ pub(crate) struct Cap {
     pub revoked_at: Option<Duration>,
     /// The client was told of this bound for its writes.
     pub told_max_size: u64,
+    /// What the client may have changed before snapshots that it has not told of.
+    pub owed: Caps,
+    /// It has told of all snapshots up to this one; means something while something is owed.
+    pub follows: u64,
 }
 
 /// Of two counts that wrap around, whether `a` is the earlier one. Source: ceph_seq_cmp.
@@ -60,6 +64,11 @@ impl Cap {
 
     pub fn pending(&self) -> Caps {
         self.pending
+    }
+
+    /// Whether the client may still tell what it changed before a snapshot.
+    pub fn owes(&self, snap: u64) -> bool {
+        !self.owed.is_empty() && self.follows < snap
     }
 
     pub fn revoking(&self) -> Caps {

@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 use messages::fs::FileName;
 use types::{GlobalId, Ino, SnapId, Utime};
 
-use super::cache::{Key, Target};
+use super::cache::{FIRST, Key, Target};
 use super::hold::{Hold, Mode, Part, Until};
+use super::realm::View;
 use super::server::{Dirty, Server};
 use crate::format::{
-    Backpointer, DirFrag, DirLump, DirLumpState, FullBit, FullBitState, LogEvent, MetaBlob, MetaReqId,
-    NestInfo, NullBit, RemoteBit, Update,
+    Backpointer, Dentry, DirFrag, DirLump, DirLumpState, FullBit, FullBitState, Link, LogEvent, MetaBlob,
+    MetaReqId, NestInfo, NullBit, RemoteBit, Update,
 };
 
 /// What a change has touched so far.
@@ -31,6 +32,8 @@ pub(crate) struct Change {
     pub names: BTreeSet<(DirFrag, Key)>,
     /// Of these, those that lead elsewhere.
     pub moved: BTreeSet<(DirFrag, Key)>,
+    /// What names were in snapshots, by the last of those.
+    pub old_names: BTreeSet<(DirFrag, Key, SnapId)>,
     pub inodes: BTreeSet<Ino>,
     pub dirs: BTreeSet<DirFrag>,
     /// Fragments that this makes.
@@ -78,13 +81,18 @@ impl Server {
 
     /// A name leads somewhere else from now on. Counts and links are the caller's.
     pub(crate) fn set_target(&mut self, change: &mut Change, frag: DirFrag, key: &Key, target: Target) {
+        self.cow_name(change, frag, key);
         Self::touch_name(change, frag, key);
         change.moved.insert((frag, key.clone()));
+        let first = SnapId(self.newest_snap(View::Now).0 + 1);
         let Some(dir) = self.cache.dirs.get_mut(&frag) else { return };
         let dentry = dir.entries.entry(key.clone()).or_insert_with(|| super::cache::Dentry::new(target));
         dentry.target = target;
+        dentry.first = dentry.first.max(first);
         if let Target::Primary(ino) = target {
+            self.cow(ino);
             if let Some(inode) = self.cache.get_mut(ino) {
+                inode.first = inode.first.max(first);
                 inode.place = Some((frag, key.clone()));
             }
             self.touch_inode(change, ino);
@@ -143,6 +151,7 @@ impl Server {
 
     /// The folder takes over what changed in one of its fragments.
     pub(crate) fn sum_dir(&mut self, change: &mut Change, frag: DirFrag) {
+        self.cow(frag.ino);
         let Some(dir) = self.cache.dirs.get_mut(&frag) else { return };
         let fnode = &mut dir.fnode;
         let (stat, told) = (fnode.fragstat.clone(), fnode.accounted_fragstat.clone());
@@ -198,6 +207,9 @@ impl Server {
         let mut blob = std::mem::take(&mut change.blob);
         for (frag, key) in &change.names {
             self.add_bit(&mut blob, *frag, key, true);
+        }
+        for (frag, key, last) in &change.old_names {
+            self.add_old(&mut blob, *frag, key, *last);
         }
         for ino in &change.inodes {
             if self.cache.get(*ino).is_some_and(|i| i.place.is_none()) {
@@ -266,6 +278,15 @@ impl Server {
             }
             inode.store.inode.version += 1;
             (inode.unsafe_until, inode.last_journaled) = (seq, seq);
+        }
+        for (frag, key, last) in &change.old_names {
+            let Some(dir) = self.cache.dirs.get_mut(frag) else { continue };
+            let version = dir.fnode.version;
+            let at = (key.clone(), *last);
+            if let Some(old) = dir.old.get_mut(&at) {
+                old.version = version;
+            }
+            dir.dirty_old.insert(at);
         }
         for frag in change.dirs.iter().chain(&change.new_dirs) {
             if let Some(dir) = self.cache.dirs.get_mut(frag) {
@@ -337,6 +358,43 @@ impl Server {
         }
     }
 
+    /// What a name was in snapshots.
+    fn add_old(&self, blob: &mut MetaBlob, frag: DirFrag, key: &Key, last: SnapId) {
+        let Some(old) = self.cache.dir(frag).and_then(|d| d.old.get(&(key.clone(), last))) else { return };
+        self.add_lump(blob, frag, 0);
+        let Some(lump) = blob.lumps.get_mut(&frag) else { return };
+        let (name, version) = (key.name.clone(), old.version);
+        let Dentry { first, alternate_name, link } = old.dentry.clone();
+        match link {
+            Link::Primary(store) => lump.full.push(FullBit {
+                name,
+                first,
+                last,
+                version,
+                inode: store.inode,
+                xattrs: store.xattrs,
+                symlink: store.symlink,
+                state: FullBitState(FullBitState::DIRTY),
+                oldest_snap: store.oldest_snap,
+                alternate_name,
+                ..FullBit::default()
+            }),
+            Link::Remote { ino, d_type } => {
+                let dirty = true;
+                lump.remote.push(RemoteBit {
+                    name,
+                    first,
+                    last,
+                    version,
+                    ino,
+                    d_type,
+                    dirty,
+                    alternate_name,
+                });
+            }
+        }
+    }
+
     fn full_bit(
         &self,
         ino: Ino,
@@ -373,7 +431,8 @@ impl Server {
         if blob.roots.iter().any(|b| b.inode.ino == ino) {
             return;
         }
-        if let Some(bit) = self.full_bit(ino, FileName::new(), SnapId(2), version, is_dirty) {
+        let first = self.cache.get(ino).map_or(FIRST, |i| i.first);
+        if let Some(bit) = self.full_bit(ino, FileName::new(), first, version, is_dirty) {
             blob.roots.push(bit);
         }
     }
@@ -387,7 +446,8 @@ impl Server {
             let was = std::mem::replace(&mut inode.last_journaled, seq);
             let Some((frag, key)) = inode.place.clone() else { break };
             let is_told = was >= start && was != seq;
-            let in_blob = blob.lumps.get(&frag).is_some_and(|l| l.full.iter().any(|b| b.name == key.name));
+            let is_it = |b: &FullBit| b.name == key.name && b.last == SnapId::HEAD;
+            let in_blob = blob.lumps.get(&frag).is_some_and(|l| l.full.iter().any(is_it));
             if !in_blob {
                 if is_told {
                     break;

@@ -3,17 +3,18 @@
 //! Source: Server::handle_client_link, handle_client_unlink, handle_client_rename, _unlink_local,
 //! _rename_apply.
 
-use types::{Errno, Ino};
+use types::{Errno, Ino, SnapId};
 
 use super::access::{READ, WRITE};
-use super::cache::{DIR, Key, TYPE, Target};
+use super::cache::{Key, Target};
 use super::change::Change;
 use super::hold::{Mode, Part};
+use super::past::d_type;
 use super::path::{Found, Walked};
 use super::request::{Done, Request, Run, Stop};
 use super::server::{Server, Then, is_good_name};
 use crate::format::{DirFrag, NestInfo, SnapRealm};
-use messages::fs::FsOp;
+use messages::fs::{FsOp, SnapOp};
 
 /// Hard links of one inode. Ceph has no bound; this is ext4's.
 const MAX_LINKS: i32 = 65_000;
@@ -22,7 +23,7 @@ impl Server {
     pub(crate) fn op_link(&mut self, request: &mut Request) -> Run<Done> {
         let (path, path2) = (request.msg.path.clone(), request.msg.path2.clone());
         let found = self.walk_to_name(request, &path)?;
-        let Walked { ino, .. } = self.walk(request, &path2)?;
+        let Walked { ino, .. } = self.walk_to_head(request, &path2)?;
         let inode = self.cache.get(ino).ok_or(Stop::Fail(Errno::ESTALE))?;
         if inode.is_dir() {
             return Err(Errno::EPERM.into());
@@ -42,13 +43,21 @@ impl Server {
         self.check(request, ino, READ | WRITE)?;
         self.check(request, found.dir, WRITE)?;
         self.name_fits(&found)?;
-        if self.subvolume_of(ino) != self.subvolume_of(found.dir) {
+        let subvolume = self.subvolume_of(ino);
+        if subvolume != self.subvolume_of(found.dir) {
             return Err(Errno::EXDEV.into());
+        }
+        // A name may be in any snapshot from now on, unless both names stay in one subvolume.
+        let parent = self.cache.parent(ino).filter(|_| subvolume.is_none() && !self.is_global(ino));
+        if parent.is_some() {
+            self.wait_for_snaps()?;
         }
         self.need(request, &[(found.dir, Part::File, Mode::Names), (ino, Part::Link, Mode::Write)])?;
         self.free_name(request, found.frag, &found.key)?;
 
         let mut change = self.change_of(request, "link_local");
+        self.cow(ino);
+        let realm = parent.map(|dir| self.linked_realm(ino, dir));
         let d_type = self.cache.get(ino).map_or(0, |i| d_type(i.store.inode.mode));
         self.link_more(&mut change, ino, 1);
         self.set_target(&mut change, found.frag, &found.key, Target::Remote { ino, d_type });
@@ -56,7 +65,9 @@ impl Server {
         self.count_name(&mut change, found.frag, false, 1, None);
         change.holds(found.dir, Part::File, Mode::Names);
         change.holds(ino, Part::Link, Mode::Write);
+        let told = self.set_realm(ino, realm);
         let seq = self.commit_request(request, change, Ino(0));
+        self.when_safe(seq, told);
         let dentry = Some((found.frag, found.key));
         Ok(Done { dentry, target: Some(ino), seq: Some(seq), ..Done::default() })
     }
@@ -70,6 +81,7 @@ impl Server {
     /// An inode has a link more or less.
     fn link_more(&mut self, change: &mut Change, ino: Ino, by: i32) {
         let stamp = change.stamp;
+        self.cow(ino);
         if let Some(inode) = self.cache.get_mut(ino) {
             let i = &mut inode.store.inode;
             i.nlink = i.nlink.saturating_add(by).max(0);
@@ -82,7 +94,7 @@ impl Server {
     }
 
     /// The subvolume that an inode is in: no hard link and no rename leads out of one.
-    fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
+    pub(crate) fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
         let is_one = |at: &Ino| {
             self.cache
                 .get(*at)
@@ -118,20 +130,25 @@ impl Server {
             self.is_removable(ino)?;
         }
         let stray = self.stray_for(&found)?;
+        self.wait_for_snaps()?;
 
         let mut change = self.change_of(request, "unlink_local");
-        self.unlink(&mut change, &found, ino, stray.as_ref());
+        let told = self.unlink(&mut change, &found, ino, stray.as_ref());
         change.holds(found.dir, Part::File, Mode::Names);
         change.holds(ino, Part::Link, Mode::Write);
         let seq = self.commit_request(request, change, Ino(0));
+        self.when_safe(seq, told);
         self.when_safe(seq, Then::Stray(ino));
         let dentry = Some((found.frag, found.key));
         Ok(Done { dentry, seq: Some(seq), ..Done::default() })
     }
 
-    /// A folder without names, snapshots aside.
+    /// A folder without names and without snapshots of its own.
     fn is_removable(&self, ino: Ino) -> Run<()> {
         let Some(inode) = self.cache.get(ino) else { return Err(Errno::ESTALE.into()) };
+        if inode.store.realm.as_ref().is_some_and(|r| !r.snaps.is_empty()) {
+            return Err(Errno::ENOTEMPTY.into());
+        }
         let stat = &inode.store.inode.dirstat;
         let loaded = self.cache.leaves(ino).into_iter().filter_map(|frag| self.cache.dir(frag));
         let has_names = stat.files + stat.subdirs > 0 || loaded.into_iter().any(|d| !d.is_empty());
@@ -146,9 +163,18 @@ impl Server {
         }
     }
 
-    /// A name is gone; an inode that was stored with it goes to the strays.
-    fn unlink(&mut self, change: &mut Change, found: &Found, ino: Ino, stray: Option<&(DirFrag, Key)>) {
-        let Some(inode) = self.cache.get(ino) else { return };
+    /// A name is gone; an inode that was stored with it goes to the strays. What clients hear when that is
+    /// safe.
+    fn unlink(
+        &mut self,
+        change: &mut Change,
+        found: &Found,
+        ino: Ino,
+        stray: Option<&(DirFrag, Key)>,
+    ) -> Then {
+        self.cow(ino);
+        let realm = self.realm_without(ino, found, stray);
+        let Some(inode) = self.cache.get(ino) else { return Then::Nothing };
         let is_dir = inode.is_dir();
         let prior = self.cache.path(ino);
         let nested: NestInfo = inode.store.inode.accounted_rstat.clone();
@@ -169,6 +195,54 @@ impl Server {
             }
         }
         self.link_more(change, ino, -1);
+        self.set_realm(ino, realm)
+    }
+
+    /// The realm of an inode that loses a name; `None`: it stays as it is. Source: Server::handle_client_unlink.
+    fn realm_without(&self, ino: Ino, found: &Found, stray: Option<&(DirFrag, Key)>) -> Option<SnapRealm> {
+        if !self.is_global(ino) {
+            return stray.and_then(|(frag, _)| self.moved_realm(ino, found.dir, frag.ino));
+        }
+        let mut realm = self.realm_or_new(ino, SnapId(0));
+        self.keep_name(&mut realm, found);
+        let nlink = self.cache.get(ino).map_or(0, |i| i.store.inode.nlink);
+        // The last name, or the last one beside the primary one.
+        let leaves_primary = nlink == 2 && stray.is_none() && !self.cache.is_stray(ino);
+        if nlink <= 1 || leaves_primary {
+            self.unlinked_realm(&mut realm);
+        }
+        Some(realm)
+    }
+
+    /// A name goes that snapshots have.
+    fn keep_name(&self, realm: &mut SnapRealm, found: &Found) {
+        let first = match found.target {
+            Target::Primary(_) => None,
+            _ => self.cache.dentry(found.frag, &found.key).map(|d| d.first),
+        };
+        self.keep_snaps_of_name(realm, found.dir, first);
+    }
+
+    /// The inode's realm is this one from now on; clients hear of it when that is safe.
+    pub(crate) fn set_realm(&mut self, ino: Ino, realm: Option<SnapRealm>) -> Then {
+        let (Some(realm), Some(inode)) = (realm, self.cache.get_mut(ino)) else { return Then::Nothing };
+        match inode.store.realm.replace(realm) {
+            Some(_) => Then::Realm(ino, SnapOp::UPDATE),
+            None => Then::Realm(ino, SnapOp::SPLIT),
+        }
+    }
+
+    /// The realm of an inode that a rename moves.
+    fn renamed_realm(&self, ino: Ino, src: &Found, dest: &Found) -> Option<SnapRealm> {
+        if self.is_global(ino) {
+            let mut realm = self.realm_or_new(ino, SnapId(0));
+            self.keep_name(&mut realm, src);
+            return Some(realm);
+        }
+        match src.target {
+            Target::Primary(_) => self.moved_realm(ino, src.dir, dest.dir),
+            _ => None,
+        }
     }
 
     pub(crate) fn op_rename(&mut self, request: &mut Request) -> Run<Done> {
@@ -212,6 +286,7 @@ impl Server {
             return Ok(Done::default());
         }
         let stray = self.stray_for(&dest)?;
+        self.wait_for_snaps()?;
         let seq = self.rename(request, &src, &dest, ino, old, stray.as_ref());
         let dentry = Some((dest.frag, dest.key));
         Ok(Done { dentry, target: Some(ino), seq: Some(seq), ..Done::default() })
@@ -252,10 +327,13 @@ impl Server {
         stray: Option<&(DirFrag, Key)>,
     ) -> u64 {
         let mut change = self.change_of(request, "rename");
+        let mut told = Vec::new();
         if let Some(old) = old {
-            self.unlink(&mut change, dest, old, stray);
+            told.push(self.unlink(&mut change, dest, old, stray));
             change.holds(old, Part::Link, Mode::Write);
         }
+        self.cow(ino);
+        let realm = self.renamed_realm(ino, src, dest);
         let is_dir = self.cache.get(ino).is_some_and(|i| i.is_dir());
         match src.target {
             Target::Primary(_) => {
@@ -283,19 +361,15 @@ impl Server {
         }
         self.set_alternate_name(request, dest);
         self.link_more(&mut change, ino, 0);
+        told.push(self.set_realm(ino, realm));
         change.holds(src.dir, Part::File, Mode::Names);
         change.holds(dest.dir, Part::File, Mode::Names);
         change.holds(ino, Part::Link, Mode::Write);
         let seq = self.commit_request(request, change, Ino(0));
+        told.into_iter().for_each(|then| self.when_safe(seq, then));
         if let Some(old) = old {
             self.when_safe(seq, Then::Stray(old));
         }
         seq
     }
-}
-
-/// The kind of a directory's entry. Source: IFTODT.
-fn d_type(mode: u32) -> u8 {
-    let kind = mode & TYPE;
-    if kind == DIR { 4 } else { (kind >> 12) as u8 }
 }

@@ -7,15 +7,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use messages::fs::FileLayout;
-use types::{EntityName, Errno, Ino, InoSet, Now, PoolId, SnapContext, SnapId};
+use types::{EntityName, Errno, Ino, InoSet, Now, PoolId, SnapId};
 
-use super::cache::{Dir, Key, Target};
+use super::cache::{Dir, Key, OldName, Target};
 use super::io::Effect;
+use super::realm::{Snaps, View};
 use super::request::{Run, Stop, Wait};
 use super::server::{Dirty, Server};
 use super::session::State;
 use crate::format::{
     Backtrace, BaseInode, Dentry, DentryKey, DirFrag, InoTable, Link, LogEvent, PurgeItem, SessionInfo,
+    SnapTable,
 };
 use crate::storage::{DirCommit, Event, LoadedDir, OpId, Reply, Storage, StorageError, Tag, Truncation};
 
@@ -38,6 +40,7 @@ pub(crate) enum Held {
     Dir(DirFrag, DirCommit),
     Base(Box<BaseInode>),
     Inos(InoTable),
+    Snaps(Box<SnapTable>),
     Sessions(u64, BTreeMap<EntityName, Option<SessionInfo>>),
     Backtrace(Box<Backtrace>, Option<FileLayout>),
     Purge(Box<PurgeItem>),
@@ -300,12 +303,14 @@ impl Server {
             .entry(frag)
             .or_insert_with(|| Dir { fnode: loaded.fnode.clone(), ..Dir::default() });
         let version = dir.fnode.version;
-        for (key, dentry) in loaded.dentries {
-            if key.last != SnapId::HEAD {
+        let live = self.live_snaps(frag);
+        for (disk_key, dentry) in loaded.dentries {
+            let Some((at, key)) = self.cache.spot(frag.ino, &disk_key.name) else { continue };
+            if at != frag {
                 continue;
             }
-            let Some((at, key)) = self.cache.spot(frag.ino, &key.name) else { continue };
-            if at != frag {
+            if disk_key.last != SnapId::HEAD {
+                self.load_old(frag, key, disk_key.last, dentry, live.as_ref());
                 continue;
             }
             let ino = match &dentry.link {
@@ -332,6 +337,31 @@ impl Server {
             }
             self.end_load(frag, &job);
         }
+    }
+
+    /// The snapshots that a fragment's old names may be in, if it has not been looked through for those of
+    /// snapshots that are gone.
+    fn live_snaps(&self, frag: DirFrag) -> Option<Snaps> {
+        let purged = self.cache.dir(frag)?.fnode.snap_purged_through;
+        let is_due = self.is_serving() && purged < self.snaps.last_destroyed;
+        is_due.then(|| self.snaps_of(frag.ino, View::Now))
+    }
+
+    /// Takes what a name was in snapshots, unless it is here already; if those are gone, so is this. Source:
+    /// CDir::_load_dentry.
+    fn load_old(&mut self, frag: DirFrag, key: Key, last: SnapId, dentry: Dentry, live: Option<&Snaps>) {
+        let at = (key, last);
+        let Some(dir) = self.cache.dirs.get_mut(&frag) else { return };
+        if dir.old.contains_key(&at) || dir.dirty_old.contains(&at) || dir.committing_old.contains(&at) {
+            return;
+        }
+        if live.is_some_and(|live| !live.has(dentry.first, last)) {
+            dir.dirty_old.insert(at);
+            let seq = self.last_seq;
+            return self.mark_dir_dirty(frag, seq);
+        }
+        let version = dir.fnode.version;
+        self.cache.insert_old(frag, at.0, last, OldName { dentry, version });
     }
 
     fn end_load(&mut self, frag: DirFrag, job: &Job) {
@@ -441,6 +471,7 @@ impl Server {
             Dirty::Base(ino) => self.cache.get(ino).map(|i| Held::Base(Box::new(BaseInode(i.store.clone())))),
             Dirty::InoTable => Some(Held::Inos(self.disk.inos.clone())),
             Dirty::Sessions => Some(self.sessions_to_save()),
+            Dirty::SnapTable => Some(Held::Snaps(Box::new(self.snaps.clone()))),
             Dirty::Backtrace(ino) => self.backtrace_of(ino),
             // These end by themselves.
             Dirty::Truncate(_) | Dirty::Stray(_) => return,
@@ -465,6 +496,7 @@ impl Server {
                 Held::Dir(frag, commit) => storage.commit_dir(tag, frag, commit),
                 Held::Base(inode) => storage.store_base_inode(tag, &inode),
                 Held::Inos(table) => storage.save_inos(tag, &table),
+                Held::Snaps(table) => storage.save_snaps(tag, &table),
                 Held::Sessions(version, changed) => {
                     let changed = changed.iter().map(|(name, info)| (*name, info.as_ref())).collect();
                     storage.save_sessions(tag, version, &changed);
@@ -475,12 +507,44 @@ impl Server {
         }
     }
 
+    /// Drops what only snapshots have that are gone. Source: CDir::_omap_commit, try_trim_snap_dentry.
+    fn drop_stale(&mut self, frag: DirFrag) {
+        let Some(live) = self.live_snaps(frag) else { return };
+        let destroyed = self.snaps.last_destroyed;
+        let Some(dir) = self.cache.dirs.get_mut(&frag) else { return };
+        let is_stale = |((_, last), old): &(&(Key, SnapId), &OldName)| !live.has(old.dentry.first, *last);
+        let stale: Vec<(Key, SnapId)> = dir.old.iter().filter(is_stale).map(|(at, _)| at.clone()).collect();
+        dir.dirty_old.extend(stale.iter().cloned());
+        if dir.is_complete {
+            dir.fnode.snap_purged_through = destroyed;
+        }
+        let names = dir.dirty.iter().filter_map(|key| dir.entries.get(key));
+        let inos: Vec<Ino> = names.filter_map(|d| d.target.ino()).collect();
+        stale.iter().for_each(|(key, last)| self.cache.remove_old(frag, key, *last));
+        for ino in inos {
+            let Some(inode) = self.cache.get_mut(ino) else { continue };
+            if inode.store.realm.is_none() && inode.place.as_ref().is_some_and(|(at, _)| *at == frag) {
+                inode.store.old_inodes.retain(|last, old| live.has(old.first, *last));
+            }
+        }
+    }
+
     fn dir_commit(&mut self, frag: DirFrag) -> Option<DirCommit> {
+        self.drop_stale(frag);
         let dir = self.cache.dirs.get_mut(&frag)?;
         let names = std::mem::take(&mut dir.dirty);
+        let olds = std::mem::take(&mut dir.dirty_old);
         dir.dirty_since = None;
         let mut commit = DirCommit { is_new: dir.is_new, ..DirCommit::new(dir.fnode.clone()) };
         dir.committing = names.clone();
+        for (key, last) in &olds {
+            let disk_key = DentryKey { name: key.name.clone(), last: *last };
+            match dir.old.get(&(key.clone(), *last)) {
+                Some(old) => commit.set(&disk_key, &old.dentry),
+                None => commit.remove(&disk_key),
+            }
+        }
+        dir.committing_old = olds;
         for key in names {
             let disk_key = DentryKey::head(key.name.clone());
             let Some(dentry) = self.cache.dentry(frag, &key) else { continue };
@@ -552,6 +616,7 @@ impl Server {
         let dir = self.cache.dirs.get_mut(&frag)?;
         dir.is_new = false;
         let names = std::mem::take(&mut dir.committing);
+        dir.committing_old.clear();
         let is_complete = dir.is_complete;
         for key in names.into_iter().filter(|_| is_complete) {
             let is_gone = dir.entries.get(&key).is_some_and(|d| {
@@ -595,6 +660,7 @@ impl Server {
 
     /// The event of a file's cut is safe: its objects are cut.
     pub(crate) fn begin_truncate(&mut self, ino: Ino) {
+        let snaps = self.snap_context(ino);
         let Some(inode) = self.cache.get(ino) else { return };
         let i = &inode.store.inode;
         if i.truncate_pending == 0 {
@@ -603,7 +669,7 @@ impl Server {
         let truncation = Truncation {
             ino,
             layout: i.layout.clone(),
-            snaps: SnapContext { seq: 1, snaps: Vec::new() },
+            snaps,
             from: i.truncate_from,
             size: i.truncate_size,
             truncate_seq: i.truncate_seq,

@@ -7,15 +7,17 @@
 
 use codec::Decode;
 use messages::fs::{CapDrop, CapOp, Caps, FileLocks, MClientCaps, decode_xattrs};
-use types::{GlobalId, Ino};
+use types::{GlobalId, Ino, SnapId};
 
 use super::access::{Asked, WRITE};
+use super::cache::{FILE, TYPE};
 use super::cap::is_earlier;
 use super::change::Change;
 use super::hold::{Mode, Part};
+use super::realm::View;
 use super::reconnect::Later;
-use super::server::{Dirty, Server, Then};
-use crate::format::MetaReqId;
+use super::server::{Server, Then};
+use crate::format::{Inode as Stored, MetaReqId, Xattrs};
 
 impl Server {
     /// Whether words about capabilities are understood yet.
@@ -27,7 +29,8 @@ impl Server {
         let Some(session) = self.sessions.get(&client).filter(|s| s.is_usable()) else { return };
         let is_done = tid > 0 && session.info.completed_flushes.contains(&tid);
         if !self.takes_caps() {
-            if tid > 0 && !is_done && self.recon.is_open {
+            // What was changed before a snapshot does not say that anything is now.
+            if tid > 0 && !is_done && self.recon.is_open && m.op != CapOp::FLUSHSNAP {
                 let claims = self.recon.dirty.entry((client, m.ino)).or_default();
                 *claims |= writable(m.dirty);
             }
@@ -59,11 +62,7 @@ impl Server {
             return;
         }
         if m.op == CapOp::FLUSHSNAP {
-            // There are no snapshots: nothing was changed before one.
-            if !m.dirty.is_empty() {
-                self.tell_flushed(client, tid, &m, self.last_seq);
-            }
-            return;
+            return self.flush_snap(client, tid, &m);
         }
         if cap.id != m.cap_id {
             return;
@@ -87,6 +86,7 @@ impl Server {
             }
         }
         self.take_locks(client, m);
+        self.end_owed(client, m);
         self.update_by_caps(client, tid, m, dirty);
         // Room that is there already: a former server did not come to tell of it.
         let told = self.cache.get(ino).and_then(|i| i.caps.get(&client)).map_or(0, |c| c.told_max_size);
@@ -128,7 +128,13 @@ impl Server {
         let req = MetaReqId { name: types::EntityName::client(num), tid };
         let mut change = Change::new("cap update", self.now.wall);
         change.by = client;
-        self.take_fields(&mut change, m, dirty);
+        let newest = self.newest_snap(View::Now);
+        let follows = if m.snap_follows > 0 { SnapId(m.snap_follows).min(newest) } else { newest };
+        self.cow_to(ino, follows);
+        let (max_file_size, max_xattrs) = (self.map.max_file_size, self.settings.max_xattr_bytes);
+        let fields = Fields { m, dirty, max_file_size, max_xattrs };
+        self.take_fields(&mut change, &fields);
+        self.update_past(&mut change, &fields, follows);
         if let Some(size) = new_max {
             self.set_ranges(&mut change, ino, size);
         } else if self.has_idle_range(client, ino) {
@@ -141,13 +147,7 @@ impl Server {
         let seq = self.commit(change);
         self.note_rstat(ino);
         if !m.dirty.is_empty() {
-            if tid > 0 && m.oldest_flush_tid > 0 {
-                if let Some(session) = self.sessions.get_mut(&client) {
-                    session.info.completed_flushes.insert(tid);
-                    session.dirty_since.get_or_insert(seq);
-                }
-                self.mark_dirty(Dirty::Sessions, seq);
-            }
+            self.note_flush(client, tid, m, seq);
             self.tell_flushed(client, tid, m, seq);
         }
         if new_max.is_some() {
@@ -178,7 +178,7 @@ impl Server {
             && !inode.caps.get(&client).is_some_and(is_writer)
     }
 
-    fn tell_flushed(&mut self, client: GlobalId, tid: u64, m: &MClientCaps, seq: u64) {
+    pub(crate) fn tell_flushed(&mut self, client: GlobalId, tid: u64, m: &MClientCaps, seq: u64) {
         let is_snap = m.op == CapOp::FLUSHSNAP;
         let ack = MClientCaps {
             op: if is_snap { CapOp::FLUSHSNAP_ACK } else { CapOp::FLUSH_ACK },
@@ -198,50 +198,22 @@ impl Server {
         self.when_safe(seq, Then::Tell { client, tid, msg: Box::new(ack).into(), is_push: true });
     }
 
-    fn take_fields(&mut self, change: &mut Change, m: &MClientCaps, dirty: Caps) {
+    /// What a client changed is in the inode; others see it when it is safe.
+    pub(crate) fn take_fields(&mut self, change: &mut Change, fields: &Fields) {
+        let (ino, dirty) = (fields.m.ino, fields.dirty);
         if dirty.is_empty() {
             return;
         }
-        let max_file_size = self.map.max_file_size;
-        let max_xattrs = self.settings.max_xattr_bytes;
-        let Some(inode) = self.cache.get_mut(m.ino) else { return };
-        let is_file = inode.is_file();
-        let i = &mut inode.store.inode;
-        i.ctime = i.ctime.max(m.ctime);
-        i.rstat.rctime = i.rstat.rctime.max(m.ctime);
-        i.change_attr = i.change_attr.max(m.change_attr);
+        let Some(inode) = self.cache.get_mut(ino) else { return };
+        let has_xattrs = fields.put(&mut inode.store.inode, &mut inode.store.xattrs);
         if dirty.intersects(Caps::FILE_EXCL | Caps::FILE_WR) {
-            change.parts.push((m.ino, Part::File, Mode::Write));
-            if dirty.contains(Caps::FILE_EXCL) || m.mtime > i.mtime {
-                i.mtime = m.mtime;
-                i.rstat.rctime = i.rstat.rctime.max(m.mtime);
-            }
-            // A truncation that the client has not heard of made its size void.
-            let is_current = m.truncate_seq >= i.truncate_seq;
-            if is_file && m.size > i.size && m.size <= max_file_size && is_current {
-                i.size = m.size;
-                i.rstat.rbytes = i64::try_from(m.size).unwrap_or(i64::MAX);
-            }
-            if dirty.contains(Caps::FILE_EXCL) {
-                i.atime = m.atime;
-                if is_earlier(i.time_warp_seq, m.time_warp_seq) {
-                    i.time_warp_seq = m.time_warp_seq;
-                }
-            }
+            change.parts.push((ino, Part::File, Mode::Write));
         }
         if dirty.contains(Caps::AUTH_EXCL) {
-            change.parts.push((m.ino, Part::Auth, Mode::Write));
-            (i.uid, i.gid) = (m.uid, m.gid);
-            i.mode = i.mode & super::cache::TYPE | m.mode & 0o7777;
-            i.btime = m.btime;
+            change.parts.push((ino, Part::Auth, Mode::Write));
         }
-        let is_newer = m.xattr_version > i.xattr_version && !m.xattrs.is_empty();
-        if dirty.contains(Caps::XATTR_EXCL) && is_newer && m.xattrs.len() <= max_xattrs {
-            if let Ok(xattrs) = decode_xattrs(&m.xattrs) {
-                change.parts.push((m.ino, Part::Xattr, Mode::Write));
-                inode.store.xattrs = xattrs;
-                inode.store.inode.xattr_version = m.xattr_version;
-            }
+        if has_xattrs {
+            change.parts.push((ino, Part::Xattr, Mode::Write));
         }
     }
 
@@ -277,7 +249,61 @@ impl Server {
     }
 }
 
+/// What a client has changed of an inode.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    pub m: &'a MClientCaps,
+    pub dirty: Caps,
+    pub max_file_size: u64,
+    pub max_xattrs: usize,
+}
+
+impl Fields<'_> {
+    /// Puts it in. Whether that has changed extended attributes.
+    pub fn put(&self, i: &mut Stored, xattrs: &mut Xattrs) -> bool {
+        let (m, dirty) = (self.m, self.dirty);
+        if dirty.is_empty() {
+            return false;
+        }
+        i.ctime = i.ctime.max(m.ctime);
+        i.rstat.rctime = i.rstat.rctime.max(m.ctime);
+        i.change_attr = i.change_attr.max(m.change_attr);
+        if dirty.intersects(Caps::FILE_EXCL | Caps::FILE_WR) {
+            if dirty.contains(Caps::FILE_EXCL) || m.mtime > i.mtime {
+                i.mtime = m.mtime;
+                i.rstat.rctime = i.rstat.rctime.max(m.mtime);
+            }
+            // A truncation that the client has not heard of made its size void.
+            let is_current = m.truncate_seq >= i.truncate_seq;
+            let is_file = i.mode & TYPE == FILE;
+            if is_file && m.size > i.size && m.size <= self.max_file_size && is_current {
+                i.size = m.size;
+                i.rstat.rbytes = i64::try_from(m.size).unwrap_or(i64::MAX);
+            }
+            if dirty.contains(Caps::FILE_EXCL) {
+                i.atime = m.atime;
+                if is_earlier(i.time_warp_seq, m.time_warp_seq) {
+                    i.time_warp_seq = m.time_warp_seq;
+                }
+            }
+        }
+        if dirty.contains(Caps::AUTH_EXCL) {
+            (i.uid, i.gid) = (m.uid, m.gid);
+            i.mode = i.mode & TYPE | m.mode & 0o7777;
+            i.btime = m.btime;
+        }
+        let is_newer = m.xattr_version > i.xattr_version && !m.xattrs.is_empty();
+        if !dirty.contains(Caps::XATTR_EXCL) || !is_newer || m.xattrs.len() > self.max_xattrs {
+            return false;
+        }
+        let Ok(new) = decode_xattrs(&m.xattrs) else { return false };
+        *xattrs = new;
+        i.xattr_version = m.xattr_version;
+        true
+    }
+}
+
 /// What may be changed under these capabilities.
-fn writable(issued: Caps) -> Caps {
+pub(crate) fn writable(issued: Caps) -> Caps {
     issued & (Caps::ANY_EXCL | Caps::FILE_WR | Caps::FILE_BUFFER)
 }

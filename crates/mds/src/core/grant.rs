@@ -115,14 +115,16 @@ impl Server {
     /// Room for all that write, for a file of this size.
     pub(crate) fn set_ranges(&mut self, change: &mut Change, ino: Ino, size: u64) {
         let last = self.max_size_for(ino, size);
+        self.cow(ino);
         let Some(inode) = self.cache.get_mut(ino) else { return };
         let is_writer = |cap: &Cap| (cap.issued() | cap.wanted).intersects(Caps::ANY_FILE_WR);
         let writers: Vec<GlobalId> =
             inode.caps.iter().filter(|(_, c)| is_writer(c)).map(|(c, _)| *c).collect();
+        let follows = SnapId(inode.first.0.saturating_sub(1));
         let ranges = &mut inode.store.inode.client_ranges;
         ranges.retain(|c, _| writers.contains(c));
         for client in writers {
-            let range = ranges.entry(client).or_insert(ClientRange { first: 0, last: 0, follows: SnapId(1) });
+            let range = ranges.entry(client).or_insert(ClientRange { first: 0, last: 0, follows });
             range.last = range.last.max(last);
         }
         let highest = ranges.values().map(|r| r.last).max().unwrap_or(0);

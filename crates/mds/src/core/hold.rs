@@ -36,6 +36,8 @@ pub(crate) enum Mode {
     Write,
     /// A name in the folder changes.
     Names,
+    /// What clients changed before a snapshot is told: all of them give up writing.
+    Flush,
 }
 
 /// How long a hold lasts.
@@ -81,6 +83,8 @@ impl Part {
 const USING: Caps = Caps(WRITING.0 | Caps::FILE_SHARED.0 | Caps::FILE_CACHE.0 | Caps::FILE_RD.0);
 const WRITING: Caps = Caps(Caps::FILE_EXCL.0 | Caps::FILE_WR.0 | Caps::FILE_BUFFER.0);
 
+const OTHER_EXCL: Caps = Caps(Caps::AUTH_EXCL.0 | Caps::LINK_EXCL.0 | Caps::XATTR_EXCL.0);
+
 impl Hold {
     /// What it keeps from a client.
     pub fn forbids(&self, client: GlobalId) -> Caps {
@@ -96,6 +100,7 @@ impl Hold {
             (Mode::Write, false) if simple => self.part.shared() | self.part.excl(),
             (Mode::Write, true) => FILE_ALL.without(Caps::FILE_SHARED),
             (Mode::Write, false) => FILE_ALL,
+            (Mode::Flush, _) => WRITING | OTHER_EXCL,
             (Mode::Names, true) => Caps::NONE,
             (Mode::Names, false) => FILE_ALL,
         }
@@ -111,7 +116,8 @@ impl Hold {
 
     /// Whether the other one has to wait for this one.
     pub fn bars(&self, by: GlobalId, part: Part, mode: Mode) -> bool {
-        let shares = matches!((self.mode, mode), (Mode::Read, Mode::Read) | (Mode::Names, Mode::Names));
+        let reads = |mode| matches!(mode, Mode::Read | Mode::Flush);
+        let shares = reads(self.mode) && reads(mode) || (self.mode, mode) == (Mode::Names, Mode::Names);
         self.by != by && self.part == part && !shares
     }
 }
@@ -231,6 +237,12 @@ pub(crate) fn grantable(inode: &Inode, client: GlobalId, sum: &Sum) -> Caps {
 pub(crate) fn is_free(inode: &Inode, by: GlobalId, part: Part, mode: Mode) -> bool {
     let hold = Hold { by, part, mode, until: Until::Request(0) };
     inode.caps.iter().all(|(client, cap)| !cap.issued().intersects(hold.forbids(*client)))
+}
+
+/// What a client has of an inode's version in a snapshot: it never changes, and the server does not count it.
+/// Source: CInode::encode_inodestat.
+pub(crate) fn in_snapshot(is_dir: bool) -> Caps {
+    if is_dir { SIMPLE_SHARED | Caps::FILE_SHARED } else { SIMPLE_SHARED | SYNC }
 }
 
 /// Checks the numbered invariants where that costs little; tests check them everywhere.

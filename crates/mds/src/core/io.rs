@@ -6,7 +6,7 @@ use std::time::Duration;
 use cephx::caps::MdsCap;
 use maps::{MdsGid, MdsMap, MdsState};
 use messages::Message;
-use types::{AuthName, ConnId, EntityAddr, EntityInst, Epoch, GlobalId, PoolId};
+use types::{AuthName, ConnId, EntityAddr, EntityInst, Epoch, GlobalId, PoolId, SnapId};
 
 use crate::storage::{ObjectOp, OpId, Reply};
 
@@ -58,6 +58,8 @@ pub enum Input {
     ObjectDone(OpId, Reply),
     /// The monitors shut a client out, from this OSD map on.
     Blocklisted(GlobalId, Epoch),
+    /// The monitors have queued these snapshots for removal, by pool, or know nothing of them.
+    SnapsRemoved(BTreeMap<i32, Vec<SnapId>>),
     /// An administrator ends a client's session.
     Evict(GlobalId),
     Tick,
@@ -80,6 +82,8 @@ pub enum Effect {
     NeedOsdMap(Epoch),
     /// An operation on an object. Those on one object are carried out in the order in which they come.
     Object(Box<ObjectOp>),
+    /// The monitors are to have these snapshots removed, by pool; `Input::SnapsRemoved` answers.
+    RemoveSnaps(BTreeMap<i32, Vec<SnapId>>),
     /// A line for the cluster's log, a warning.
     Warn(String),
     /// The rank cannot be served: its metadata is damaged. The beacons say so.
@@ -119,6 +123,8 @@ pub struct Settings {
     pub max_log_events: u64,
     /// Bytes of an inode's extended attributes. Source: mds_max_xattr_pairs_size.
     pub max_xattr_bytes: usize,
+    /// Snapshots that a folder is in, beyond which none is made of it.
+    pub max_snaps_per_dir: usize,
     /// The size by which a writer's room grows, in objects.
     pub range_objects: u64,
 }
@@ -140,6 +146,7 @@ impl Default for Settings {
             segment_events: 1_024,
             max_log_events: 8_192,
             max_xattr_bytes: 65_536,
+            max_snaps_per_dir: 100,
             range_objects: 1_024,
         }
     }

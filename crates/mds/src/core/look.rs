@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 use codec::{Encode, Writer};
-use messages::fs::{Caps, DirEntry, DirStat, FilePath, FsOp, ReaddirArgs, ReaddirReply, RequestArgs};
-use types::{Errno, Ino};
+use messages::fs::{Caps, DirEntry, DirStat, FsOp, ReaddirArgs, ReaddirReply, RequestArgs};
+use types::{Errno, Ino, SnapId};
 
 use super::access::READ;
-use super::cache::{HASH_MASK, Key, Target};
+use super::cache::{Dentry, HASH_MASK, Key, Target};
 use super::hold::{Mode, Part};
 use super::path::Walked;
 use super::request::{Done, Request, Run, Stop, Wait};
@@ -26,15 +26,28 @@ const MAX_ENTRIES: usize = 4_096;
 
 impl Server {
     pub(crate) fn op_getattr(&mut self, request: &mut Request) -> Run<Done> {
+        // The name of a snapshot is not told as one.
         let is_lookup = request.msg.op == FsOp::LOOKUP;
         let RequestArgs::Mask(mask) = request.msg.args else { return Err(Errno::EINVAL.into()) };
         let path = request.msg.path.clone();
         if is_lookup && path.path.is_empty() {
             return Err(Errno::EINVAL.into());
         }
-        let Walked { ino, found } = self.walk(request, &path)?;
-        let dentry = found.filter(|_| is_lookup).map(|f| (f.frag, f.key));
-        self.show(request, ino, mask, dentry)
+        let walked = self.walk(request, &path)?;
+        if walked.snap != SnapId::HEAD {
+            return self.show_at(request, walked, is_lookup);
+        }
+        let dentry = walked.found.filter(|_| is_lookup).map(|f| (f.frag, f.key));
+        self.show(request, walked.ino, mask, dentry)
+    }
+
+    /// What an inode was at a snapshot.
+    fn show_at(&mut self, request: &mut Request, walked: Walked, wants_dentry: bool) -> Run<Done> {
+        self.check_at(request, &walked, READ)?;
+        let Walked { ino, snap, found } = walked;
+        self.need_told(request, ino, snap)?;
+        let dentry = found.filter(|_| wants_dentry).map(|f| (f.frag, f.key));
+        Ok(Done { dentry, target: Some(ino), snap, ..Done::default() })
     }
 
     /// The attributes of an inode, right as far as `mask` asks.
@@ -72,9 +85,15 @@ impl Server {
 
     pub(crate) fn op_lookup_ino(&mut self, request: &mut Request) -> Run<Done> {
         let ino = request.msg.path.base;
-        let RequestArgs::LookupIno { mask, .. } = request.msg.args else { return Err(Errno::EINVAL.into()) };
+        let RequestArgs::LookupIno { mask, snap, .. } = request.msg.args else {
+            return Err(Errno::EINVAL.into());
+        };
         if ino != Ino::ROOT && ino < names::SYSTEM_END {
             return Err(Errno::ESTALE.into());
+        }
+        if snap.0 > 0 && snap < SnapId::MAX {
+            self.ensure_version(ino, snap).or(Err(Stop::Fail(Errno::ESTALE)))?;
+            return self.show_at(request, Walked { ino, snap, found: None }, false);
         }
         self.ensure_inode(ino)?;
         let place = self.cache.get(ino).and_then(|i| i.place.clone());
@@ -118,12 +137,15 @@ impl Server {
     pub(crate) fn op_readdir(&mut self, request: &mut Request) -> Run<Done> {
         let RequestArgs::Readdir(args) = request.msg.args else { return Err(Errno::EINVAL.into()) };
         let path = request.msg.path.clone();
-        let Walked { ino, .. } = self.walk(request, &path)?;
-        if !self.cache.get(ino).is_some_and(|i| i.is_dir()) {
+        let walked = self.walk(request, &path)?;
+        let Walked { ino, snap, .. } = walked;
+        if !self.version(ino, snap).is_some_and(|v| v.inode.is_dir()) {
             return Err(Errno::ENOTDIR.into());
         }
-        self.check(request, ino, READ)?;
-        self.need(request, &[(ino, Part::File, Mode::Read)])?;
+        self.check_at(request, &walked, READ)?;
+        if snap == SnapId::HEAD {
+            self.need(request, &[(ino, Part::File, Mode::Read)])?;
+        }
         let after = request.msg.path2.path.clone();
         let hash = match after.is_empty() {
             false => self.cache.spot(ino, &after).map_or(0, |(_, key)| key.hash),
@@ -136,7 +158,7 @@ impl Server {
         }
         let from = Key { hash, name: after };
         let is_start = hash == 0 && from.name.is_empty();
-        let (entries, is_end) = self.list(request, frag, &from, &args)?;
+        let (entries, is_end) = self.list(request, frag, snap, &from, &args)?;
         let mut flags = ReaddirReply::HASH_ORDER | ReaddirReply::OFFSET_HASH;
         if is_end {
             flags |= ReaddirReply::END;
@@ -150,7 +172,7 @@ impl Server {
         }
         let stat = DirStat { frag: frag.frag, auth: self.rank, ..DirStat::default() };
         let reply = ReaddirReply { frag: stat, flags, entries };
-        Ok(Done { target: Some(ino), extra: reply.to_bytes(), ..Done::default() })
+        Ok(Done { target: Some(ino), snap, extra: reply.to_bytes(), ..Done::default() })
     }
 
     /// The fragment that the client means, or that has come in its place.
@@ -167,6 +189,7 @@ impl Server {
         &mut self,
         request: &Request,
         frag: DirFrag,
+        snap: SnapId,
         from: &Key,
         args: &ReaddirArgs,
     ) -> Run<(Vec<DirEntry>, bool)> {
@@ -174,21 +197,17 @@ impl Server {
         let max = max.min(MAX_ENTRIES);
         let bytes = if args.max_bytes == 0 { LISTING_BYTES } else { args.max_bytes as usize };
         let mut left = bytes.min(MAX_LISTING_BYTES);
-        let Some(dir) = self.cache.dir(frag) else { return Ok((Vec::new(), true)) };
-        let is_behind = |key: &Key| from.name.is_empty() || key > from;
         // One more than may go out tells whether anything is left.
-        let found: Vec<(Key, Target)> = dir
-            .entries
-            .range(from..)
-            .filter(|(key, d)| is_behind(key) && !d.target.is_null())
-            .take(max + 1)
-            .map(|(key, d)| (key.clone(), d.target))
-            .collect();
+        let found = self.names_behind(frag, snap, from, max + 1);
         let mut is_end = found.len() <= max;
         let mut entries = Vec::new();
         for (key, target) in found.into_iter().take(max) {
             let Some(ino) = target.ino() else { continue };
-            if let Err(stop) = self.ensure_inode(ino) {
+            let is_here = match snap {
+                SnapId::HEAD => self.ensure_inode(ino),
+                snap => self.ensure_version(ino, snap),
+            };
+            if let Err(stop) = is_here {
                 match stop {
                     // A hard link to nothing is left out.
                     Stop::Fail(_) | Stop::NoEntry(..) => continue,
@@ -200,9 +219,9 @@ impl Server {
                     Stop::Wait(_) => return Err(stop),
                 }
             }
-            let more = self.cache.get(ino).map_or(0, |i| {
-                let xattrs: usize = i.store.xattrs.iter().map(|(k, v)| k.len() + v.len() + 8).sum();
-                xattrs + i.store.symlink.len()
+            let more = self.version(ino, snap).map_or(0, |v| {
+                let xattrs: usize = v.xattrs.iter().map(|(k, v)| k.len() + v.len() + 8).sum();
+                xattrs + v.symlink.len()
             });
             let size = ENTRY_BYTES + key.name.len() + more;
             if size > left && !entries.is_empty() {
@@ -210,30 +229,40 @@ impl Server {
                 break;
             }
             left = left.saturating_sub(size);
-            let lease = self.lend(request.client, frag, &key);
-            let Some(inode) = self.inode_stat(request.client, ino, Caps::NONE) else { continue };
+            let (lease, inode) = match snap {
+                SnapId::HEAD => {
+                    let lease = self.lend(request.client, frag, &key);
+                    (lease, self.inode_stat(request.client, ino, Caps::NONE))
+                }
+                snap => (Self::lease_at(), self.stat_at(ino, snap)),
+            };
+            let Some(inode) = inode else { continue };
             entries.push(DirEntry { name: key.name, lease, inode });
         }
         Ok((entries, is_end))
     }
 
-    /// No folder has snapshots.
-    pub(crate) fn op_lssnap(&mut self, request: &mut Request) -> Run<Done> {
-        let path = FilePath { base: request.msg.path.base, path: request.msg.path.path.clone() };
-        let Walked { ino, .. } = self.walk(request, &path)?;
-        if !self.cache.get(ino).is_some_and(|i| i.is_dir()) {
-            return Err(Errno::ENOTDIR.into());
+    /// Names of a fragment that lead somewhere, or did at a snapshot.
+    fn names_behind(&self, frag: DirFrag, snap: SnapId, from: &Key, max: usize) -> Vec<(Key, Target)> {
+        let Some(dir) = self.cache.dir(frag) else { return Vec::new() };
+        let is_behind = |key: &Key| from.name.is_empty() || key > from;
+        let is_in = |d: &Dentry| !d.target.is_null() && (snap == SnapId::HEAD || d.first <= snap);
+        let now = dir.entries.range(from..).filter(|(key, d)| is_behind(key) && is_in(d));
+        let mut found: Vec<(Key, Target)> = now.take(max).map(|(key, d)| (key.clone(), d.target)).collect();
+        if snap != SnapId::HEAD {
+            let old = dir.old.range((from.clone(), SnapId(0))..);
+            let was =
+                old.filter(|((key, last), o)| is_behind(key) && o.dentry.first <= snap && snap <= *last);
+            found.extend(was.take(max).map(|((key, _), o)| (key.clone(), o.target())));
+            found.sort_by(|a, b| a.0.cmp(&b.0));
+            found.truncate(max);
         }
-        self.check(request, ino, READ)?;
-        let flags = ReaddirReply::END | ReaddirReply::COMPLETE;
-        let stat = DirStat { frag: messages::fs::Frag::ROOT, auth: self.rank, ..DirStat::default() };
-        let reply = ReaddirReply { frag: stat, flags, entries: Vec::new() };
-        Ok(Done { target: Some(ino), extra: reply.to_bytes(), ..Done::default() })
+        found
     }
 
     pub(crate) fn op_getvxattr(&mut self, request: &mut Request) -> Run<Done> {
         let path = request.msg.path.clone();
-        let Walked { ino, .. } = self.walk(request, &path)?;
+        let Walked { ino, .. } = self.walk_to_head(request, &path)?;
         self.check(request, ino, READ)?;
         let name = request.msg.path2.path.clone();
         let value = self.vxattr(ino, &name)?;

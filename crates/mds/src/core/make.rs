@@ -16,6 +16,7 @@ use super::cap::Cap;
 use super::change::Change;
 use super::hold::{Mode, Part};
 use super::path::{Found, Walked};
+use super::realm::View;
 use super::request::{Done, Request, Run, Stop, Wait};
 use super::server::{Dirty, Server, is_good_name};
 use crate::format::{ClientRange, Inode as Stored, InodeStore, NestInfo};
@@ -51,10 +52,33 @@ fn wanted_for(flags: u32) -> Result<Caps, Errno> {
 impl Server {
     pub(crate) fn op_open(&mut self, request: &mut Request) -> Run<Done> {
         let path = request.msg.path.clone();
-        let Walked { ino, found } = self.walk(request, &path)?;
+        let walked = self.walk(request, &path)?;
+        if walked.snap != SnapId::HEAD {
+            return self.open_at(request, walked);
+        }
+        let Walked { ino, found, .. } = walked;
         let wants_dentry = request.msg.flags & messages::fs::MClientRequest::WANT_DENTRY != 0;
         let dentry = found.filter(|_| wants_dentry).map(|f| (f.frag, f.key));
         self.open_inode(request, ino, dentry)
+    }
+
+    /// What is in a snapshot is read only. Source: Server::handle_client_open.
+    fn open_at(&mut self, request: &mut Request, walked: Walked) -> Run<Done> {
+        let RequestArgs::Open(args) = request.msg.args else { return Err(Errno::EINVAL.into()) };
+        let wanted = wanted_for(args.flags)?;
+        if wanted.intersects(Caps::FILE_WR) || args.flags & OpenArgs::TRUNC != 0 {
+            return Err(Errno::EROFS.into());
+        }
+        self.check_at(request, &walked, READ)?;
+        let Walked { ino, snap, found } = walked;
+        let kind = self.version(ino, snap).map_or(0, |v| v.inode.mode & TYPE);
+        if args.flags & OpenArgs::DIRECTORY != 0 && !matches!(kind, DIR | SYMLINK) {
+            return Err(Errno::EINVAL.into());
+        }
+        self.need_told(request, ino, snap)?;
+        let wants_dentry = request.msg.flags & messages::fs::MClientRequest::WANT_DENTRY != 0;
+        let dentry = found.filter(|_| wants_dentry).map(|f| (f.frag, f.key));
+        Ok(Done { dentry, target: Some(ino), snap, ..Done::default() })
     }
 
     fn open_inode(
@@ -107,6 +131,7 @@ impl Server {
         self.free_to_cut(ino)?;
         let mut change = self.change_of(request, "open_truncate");
         let stamp = change.stamp;
+        self.cow(ino);
         let Some(inode) = self.cache.get_mut(ino) else { return Err(Errno::ESTALE.into()) };
         let i = &mut inode.store.inode;
         (i.mtime, i.ctime) = (stamp, stamp);
@@ -170,7 +195,8 @@ impl Server {
         if wanted.intersects(Caps::FILE_WR) {
             let last = self.max_size_for(ino, 0);
             if let Some(inode) = self.cache.get_mut(ino) {
-                let range = ClientRange { first: 0, last, follows: SnapId(1) };
+                let follows = SnapId(inode.first.0.saturating_sub(1));
+                let range = ClientRange { first: 0, last, follows };
                 inode.store.inode.client_ranges.insert(request.client, range);
                 inode.store.inode.max_size_ever = last;
                 // Whoever replays this replays the room as well.
@@ -307,8 +333,10 @@ impl Server {
             stored.old_pools.insert(default_pool);
         }
         let nested: NestInfo = stored.rstat.clone();
-        let store = InodeStore { inode: stored, xattrs, oldest_snap: SnapId(2), ..InodeStore::default() };
-        self.cache.insert(Inode::new(store, Some((found.frag, found.key.clone()))));
+        let store = InodeStore { inode: stored, xattrs, ..InodeStore::default() };
+        let first = SnapId(self.newest_snap(View::Now).0 + 1);
+        let place = Some((found.frag, found.key.clone()));
+        self.cache.insert(Inode { first, ..Inode::new(store, place) });
         self.set_target(change, found.frag, &found.key, Target::Primary(ino));
         if let Some(dentry) = self.cache.dentry_mut(found.frag, &found.key) {
             dentry.alternate_name = request.msg.alternate_name.clone();

@@ -19,17 +19,22 @@
 //! 4. A client has a capability of an inode if and only if its session knows it.
 //! 5. What is in the journal and not in its object is in `dirty` with the oldest such event.
 //!
-//! Not done: snapshots (making one gets EOPNOTSUPP, and a file system that has some is refused), data within
-//! inodes, fragments that split and merge (those of a folder that another server has split are served),
-//! several active ranks and standby-replay, asynchronous creation (no numbers are set aside for clients),
-//! reclaiming of another client's state, the table of open files.
-//! Quotas are told and not enforced (clients do), metrics of clients are thrown away. Strays whose hard links
-//! nobody looks at stay strays. Deadlocks of locks are found within one file only. A rank that fails tells no
-//! health but what the shell knows: slow requests and clients that give nothing back are not reported.
+//! Snapshots: `realm` tells which ones something is in, `past` keeps what they show, `snaps` makes and removes
+//! them, `snap_table` numbers them.
 //!
-//! Known faults: journals with events of several ranks, of fragments or of snapshots are refused as damage. A
-//! client that claims capabilities after a failover before their true holder does keeps them until it is
-//! asked for them. A listing of a folder reads and keeps all of its fragment.
+//! Not done: data within inodes, fragments that split and merge (those of a folder that another server has
+//! split are served), several active ranks and standby-replay, asynchronous creation (no numbers are set
+//! aside for clients), reclaiming of another client's state, the table of open files. Quotas are told and not
+//! enforced (clients do), metrics of clients are thrown away. Strays whose hard links nobody looks at stay
+//! strays. Deadlocks of locks are found within one file only. A rank that fails tells no health but what the
+//! shell knows: slow requests and clients that give nothing back are not reported.
+//!
+//! Known faults: journals with events of several ranks or of fragments are refused as damage. A client that
+//! claims capabilities after a failover before their true holder does keeps them until it is asked for them.
+//! A listing of a folder reads and keeps all of its fragment, and so does a look at one of its names in a
+//! snapshot. Realms that brought along snapshots in the form of before 14.0 lose those. What a client tells
+//! late of a file whose versions another server put with its name is taken if they are in memory. Sums of
+//! folders in snapshots are those that the server had when a snapshot was taken.
 //!
 //! Source: src/mds/Server.cc, Locker.cc, MDCache.cc, MDSRank.cc.
 
@@ -50,6 +55,11 @@ mod lease;
 
 mod flush;
 mod grant;
+
+mod past;
+mod realm;
+mod snap_table;
+mod snaps;
 
 mod access;
 mod path;

@@ -3,7 +3,7 @@
 //! Source: MDCache::path_traverse, MDCache::open_ino.
 
 use messages::fs::{FileName, FilePath};
-use types::{Errno, Ino};
+use types::{Errno, Ino, SnapId};
 
 use super::cache::{Key, Target};
 use super::request::{Request, Run, Stop, Wait};
@@ -11,7 +11,7 @@ use super::server::Server;
 use crate::format::{DirFrag, names};
 
 /// Bytes of a name. Source: NAME_MAX.
-const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 /// Names of a path.
 const MAX_STEPS: usize = 2_048;
 
@@ -28,6 +28,8 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 pub(crate) struct Walked {
     pub ino: Ino,
+    /// `HEAD`: as it is now.
+    pub snap: SnapId,
     /// The last name of the path; `None`: the path was an inode's number alone.
     pub found: Option<Found>,
 }
@@ -78,7 +80,11 @@ impl Server {
     /// Follows a path; its last name need not lead anywhere.
     pub(crate) fn walk_to_name(&mut self, request: &Request, path: &FilePath) -> Run<Found> {
         let mut at = self.base_of(path.base)?;
-        let mut names = parts(&path.path)?.into_iter().peekable();
+        let (is_snap, names) = parts(&path.path)?;
+        if is_snap {
+            return Err(Errno::EROFS.into());
+        }
+        let mut names = names.into_iter().peekable();
         while let Some(name) = names.next() {
             if names.peek().is_none() {
                 self.check_entry_path(request, at, &name)?;
@@ -89,11 +95,20 @@ impl Server {
         Err(Errno::EINVAL.into())
     }
 
-    /// Follows a path to what is there.
+    /// Follows a path to what is there, and can be changed.
+    pub(crate) fn walk_to_head(&mut self, request: &Request, path: &FilePath) -> Run<Walked> {
+        let walked = self.walk(request, path)?;
+        if walked.snap == SnapId::HEAD { Ok(walked) } else { Err(Errno::EROFS.into()) }
+    }
+
+    /// Follows a path to what is there, or was at a snapshot.
     pub(crate) fn walk(&mut self, request: &Request, path: &FilePath) -> Run<Walked> {
         let mut at = self.base_of(path.base)?;
         let mut last = None;
-        let names = parts(&path.path)?;
+        let (is_snap, names) = parts(&path.path)?;
+        if is_snap {
+            return self.walk_in_snap(at, names);
+        }
         let count = names.len();
         for (i, name) in names.into_iter().enumerate() {
             let is_end = i + 1 == count;
@@ -111,7 +126,61 @@ impl Server {
             at = ino;
             last = Some(found);
         }
-        Ok(Walked { ino: at, found: last })
+        Ok(Walked { ino: at, snap: SnapId::HEAD, found: last })
+    }
+
+    /// Follows a path from a folder's snapshots on: the first name is a snapshot's.
+    fn walk_in_snap(&mut self, dir: Ino, names: Vec<FileName>) -> Run<Walked> {
+        if !self.cache.get(dir).is_some_and(|i| i.is_dir()) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let mut names = names.into_iter();
+        let name = names.next().ok_or(Stop::Fail(Errno::EINVAL))?;
+        let snap = self.resolve_snap(dir, &name).ok_or(Stop::Fail(Errno::ENOENT))?;
+        let mut walked = Walked { ino: dir, snap, found: None };
+        for name in names {
+            let found = self.look_up_at(walked.ino, &name, snap)?;
+            let ino = found.target.ino().ok_or(Stop::Fail(Errno::ENOENT))?;
+            self.ensure_version(ino, snap)?;
+            walked = Walked { ino, snap, found: Some(found) };
+        }
+        Ok(walked)
+    }
+
+    /// Where a name of a folder led at a snapshot.
+    fn look_up_at(&mut self, dir: Ino, name: &FileName, snap: SnapId) -> Run<Found> {
+        if name.len() > MAX_NAME {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        let version = self.version(dir, snap).ok_or(Stop::Fail(Errno::ESTALE))?;
+        if !version.inode.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        let (frag, key) = self.cache.spot(dir, name).ok_or(Stop::Fail(Errno::ESTALE))?;
+        let found = |target| Found { dir, frag, key: key.clone(), target };
+        if let Some(now) = self.cache.dentry(frag, &key).filter(|d| !d.target.is_null() && d.first <= snap) {
+            return Ok(found(now.target));
+        }
+        if let Some((_, old)) = self.cache.old_name(frag, &key, snap) {
+            return Ok(found(old.target()));
+        }
+        if !self.cache.dir(frag).is_some_and(|d| d.is_complete) {
+            self.load_dir(frag)?;
+            return Err(Stop::Wait(Wait::Dir(frag)));
+        }
+        Ok(found(Target::Null))
+    }
+
+    /// What an inode was at a snapshot is in memory.
+    pub(crate) fn ensure_version(&mut self, ino: Ino, snap: SnapId) -> Run<()> {
+        if self.cache.copy_at(ino, snap).is_some() {
+            return Ok(());
+        }
+        match self.ensure_inode(ino) {
+            // A hard link to nothing is damage of this name alone.
+            Err(Stop::Fail(_)) => Err(Errno::EIO.into()),
+            other => other,
+        }
     }
 
     fn step(&mut self, request: &Request, dir: Ino, name: &FileName) -> Run<Ino> {
@@ -147,14 +216,16 @@ impl Server {
     }
 }
 
-/// The names of a path. An empty one in its middle is a folder of snapshots, of which there are none.
-fn parts(path: &FileName) -> Run<Vec<FileName>> {
+/// The names of a path, and whether they begin in the folder of snapshots, which is an empty name at its
+/// beginning. Source: MDCache::path_traverse.
+fn parts(path: &FileName) -> Run<(bool, Vec<FileName>)> {
     if path.is_empty() {
-        return Ok(Vec::new());
+        return Ok((false, Vec::new()));
     }
     let mut parts = Vec::new();
     let mut rest = path.clone();
-    if rest.first() == Some(&b'/') {
+    let is_snap = rest.first() == Some(&b'/');
+    if is_snap {
         rest = rest.slice(1..);
     }
     loop {
@@ -180,5 +251,5 @@ fn parts(path: &FileName) -> Run<Vec<FileName>> {
             break;
         }
     }
-    Ok(parts)
+    Ok((is_snap, parts))
 }

@@ -18,7 +18,9 @@ use messages::fs::{
 use types::{GlobalId, Ino};
 
 use super::cap::Cap;
+use super::flush::writable;
 use super::hold::conflicting;
+use super::realm::View;
 use super::request::Stop;
 use super::server::Server;
 use super::session::State;
@@ -58,6 +60,10 @@ pub(crate) struct Reconnect {
     pub dirty: BTreeMap<(GlobalId, Ino), Caps>,
     pub later: Vec<(GlobalId, Later)>,
     pub drops: Vec<(GlobalId, Vec<CapDrop>)>,
+    /// The realms that clients know, and how new.
+    known_realms: BTreeMap<(GlobalId, Ino), u64>,
+    /// Realms that a client is to hear of, with what is in them and was elsewhere.
+    pub realms_due: BTreeMap<GlobalId, BTreeMap<Ino, Vec<u64>>>,
     /// Requests that are done again.
     pub replays: BTreeSet<u64>,
     /// Clients that were shut out before the journal could take it.
@@ -74,6 +80,8 @@ impl Reconnect {
         self.later.retain(|(c, _)| *c != client);
         self.early.retain(|(c, _)| *c != client);
         self.drops.retain(|(c, _)| *c != client);
+        self.known_realms.retain(|(c, _), _| *c != client);
+        self.realms_due.remove(&client);
     }
 }
 
@@ -107,9 +115,12 @@ impl Server {
         }
         let count = self.recon.counts.entry(client).or_default();
         *count += m.caps.len();
+        *count += m.realms.len();
         if *count > MAX_CLAIMS {
             return self.evict(client, "it claims too many capabilities");
         }
+        let known = m.realms.iter().map(|r| ((client, r.ino), r.seq));
+        self.recon.known_realms.extend(known);
         for (ino, claim) in m.caps {
             self.recon.claims.entry(ino).or_default().insert(client, claim);
         }
@@ -237,6 +248,7 @@ impl Server {
         cap.id = claim.cap_id;
         cap.reconnected(issued, claim.wanted & possible);
         self.last_cap = self.last_cap.max(claim.cap_id.min(u64::MAX >> 1));
+        self.claim_realm(client, ino, claim, issued);
         let has_invented = !(claim.issued & possible).without(issued).is_empty();
         if let Some(session) = self.sessions.get_mut(&client) {
             session.caps.insert(ino);
@@ -247,6 +259,27 @@ impl Server {
         }
         if let Ok(locks) = FileLocks::from_bytes(claim.flock.clone()) {
             self.claim_locks(client, ino, &locks);
+        }
+    }
+
+    /// What a client may have changed before snapshots it tells yet, also before those that it hears of now.
+    /// Source: MDCache::open_snaprealms, rebuild_need_snapflush.
+    fn claim_realm(&mut self, client: GlobalId, ino: Ino, claim: &CapReconnect, issued: Caps) {
+        let realm = self.realm_of(ino);
+        let seq = self.snaps_of(ino, View::Told).seq.0;
+        let known = self.recon.known_realms.get(&(client, claim.realm)).copied().unwrap_or(0);
+        let is_moved = claim.realm != realm;
+        if is_moved || known < seq {
+            let due = self.recon.realms_due.entry(client).or_default().entry(realm).or_default();
+            due.extend(is_moved.then_some(ino.0));
+        }
+        let follows = match claim.snap_follows {
+            0 if known < seq => known,
+            0 => return,
+            follows => follows,
+        };
+        if let Some(cap) = self.cache.get_mut(ino).and_then(|i| i.caps.get_mut(&client)) {
+            (cap.owed, cap.follows) = (writable(issued), follows);
         }
     }
 
@@ -272,6 +305,7 @@ impl Server {
     /// anything else. Source: MDSRank::clientreplay_start.
     pub(crate) fn begin_replays(&mut self) {
         self.recon.is_open = false;
+        self.tell_realms_anew();
         self.take_later();
         self.take_held_drops();
         self.next_replay();

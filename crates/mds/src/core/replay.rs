@@ -1,20 +1,20 @@
 //! Replaying the journal: what is in memory after it is what the last holder of the rank had made safe.
 //!
-//! Events of several ranks, of fragments that were split, and of snapshots are refused: a journal is replayed
-//! whole or not at all.
+//! Events of several ranks and of fragments that were split are refused: a journal is replayed whole or not
+//! at all.
 //!
 //! Source: EMetaBlob::replay, ESession::replay, ESessions::replay in src/mds/journal.cc.
 
 use std::collections::BTreeSet;
 
-use types::{EntityName, GlobalId, Ino};
+use types::{EntityName, GlobalId, Ino, SnapId};
 
-use super::cache::{Dentry, Dir, Inode, Key, Target};
+use super::cache::{Dentry, Dir, FIRST, Inode, Key, OldName, Target, first_of};
 use super::server::{Dirty, Server};
 use super::session::{Session, State};
 use crate::format::{
-    DirFrag, DirLump, DirLumpState, FullBit, FullBitState, InodeStore, LogEvent, MetaBlob, SessionEvent,
-    SessionInfo,
+    DirFrag, DirLump, DirLumpState, FullBit, FullBitState, InodeStore, Link, LogEvent, MetaBlob,
+    SessionEvent, SessionInfo,
 };
 
 fn client_of(name: EntityName) -> GlobalId {
@@ -68,6 +68,8 @@ impl Server {
                     self.mark_dirty(Dirty::InoTable, self.last_seq);
                 }
             }
+            LogEvent::TableServer(e) => self.replay_table_server(e),
+            LogEvent::TableClient(e) => self.replay_table_client(e),
             LogEvent::NoOp(_) | LogEvent::SubtreeMapTest(_) => {}
             _ => self.refuse_event(event),
         }
@@ -163,7 +165,10 @@ impl Server {
             return;
         }
         match self.cache.get_mut(ino) {
-            Some(inode) => inode.store = store_of(bit),
+            Some(inode) => {
+                inode.store = store_of(bit);
+                inode.first = first_of(&inode.store, FIRST);
+            }
             None => self.cache.insert(Inode::new(store_of(bit), None)),
         }
         if bit.state.has(FullBitState::DIRTY) {
@@ -194,12 +199,24 @@ impl Server {
             self.replay_full(frag, bit, unlinked);
         }
         for bit in &lump.remote {
+            if bit.last != SnapId::HEAD {
+                let link = Link::Remote { ino: bit.ino, d_type: bit.d_type };
+                let (first, alternate_name) = (bit.first, bit.alternate_name.clone());
+                let dentry = crate::format::Dentry { first, alternate_name, link };
+                let old = OldName { dentry, version: bit.version };
+                self.replay_old(frag, &bit.name, bit.last, Some(old), bit.dirty);
+                continue;
+            }
             let mut dentry = Dentry::new(Target::Remote { ino: bit.ino, d_type: bit.d_type });
             (dentry.first, dentry.version) = (bit.first, bit.version);
             dentry.alternate_name = bit.alternate_name.clone();
             self.replay_name(frag, &bit.name, dentry, bit.dirty, unlinked);
         }
         for bit in &lump.null {
+            if bit.last != SnapId::HEAD {
+                self.replay_old(frag, &bit.name, bit.last, None, bit.dirty);
+                continue;
+            }
             let mut dentry = Dentry::new(Target::Null);
             (dentry.first, dentry.version) = (bit.first, bit.version);
             self.replay_name(frag, &bit.name, dentry, bit.dirty, unlinked);
@@ -236,7 +253,39 @@ impl Server {
         }
     }
 
+    /// What a name was in snapshots; `None`: that is gone.
+    fn replay_old(
+        &mut self,
+        frag: DirFrag,
+        name: &messages::fs::FileName,
+        last: SnapId,
+        old: Option<OldName>,
+        is_dirty: bool,
+    ) {
+        let seq = self.last_seq;
+        let Some(key) = self.key_in(frag, name) else { return };
+        match old {
+            Some(old) => self.cache.insert_old(frag, key.clone(), last, old),
+            None => self.cache.remove_old(frag, &key, last),
+        }
+        if !is_dirty {
+            return;
+        }
+        if let Some(dir) = self.cache.dirs.get_mut(&frag) {
+            dir.dirty_old.insert((key, last));
+        }
+        self.mark_dir_dirty(frag, seq);
+    }
+
     fn replay_full(&mut self, frag: DirFrag, bit: &FullBit, unlinked: &mut BTreeSet<Ino>) {
+        if bit.last != SnapId::HEAD {
+            let link = Link::Primary(Box::new(store_of(bit)));
+            let (first, alternate_name) = (bit.first, bit.alternate_name.clone());
+            let dentry = crate::format::Dentry { first, alternate_name, link };
+            let old = OldName { dentry, version: bit.version };
+            let is_dirty = bit.state.has(FullBitState::DIRTY);
+            return self.replay_old(frag, &bit.name, bit.last, Some(old), is_dirty);
+        }
         let seq = self.last_seq;
         let ino = bit.inode.ino;
         let Some(key) = self.key_in(frag, &bit.name) else { return };
@@ -250,9 +299,14 @@ impl Server {
         match self.cache.get_mut(ino) {
             Some(inode) => {
                 inode.store = store_of(bit);
+                inode.first = first_of(&inode.store, bit.first);
                 inode.place.clone_from(&place);
             }
-            None => self.cache.insert(Inode::new(store_of(bit), place.clone())),
+            None => {
+                let store = store_of(bit);
+                let first = first_of(&store, bit.first);
+                self.cache.insert(Inode { first, ..Inode::new(store, place.clone()) });
+            }
         }
         if let Some(inode) = self.cache.get_mut(ino) {
             inode.last_journaled = 0;
@@ -281,7 +335,7 @@ impl Server {
             .take_while(|f| f.ino == ino)
             .collect();
         for frag in frags {
-            if let Some(dir) = self.cache.dirs.remove(&frag) {
+            if let Some(dir) = self.cache.remove_dir(frag) {
                 let below = dir.entries.values().filter_map(|d| match d.target {
                     Target::Primary(ino) => Some(ino),
                     _ => None,
@@ -301,6 +355,8 @@ impl Server {
     /// Numbers of inodes, and what sessions have done. Source: EMetaBlob::replay.
     fn replay_tables(&mut self, blob: &MetaBlob) {
         let seq = self.last_seq;
+        let snaps = blob.table_tids.iter().filter(|(table, _)| *table == super::snap_table::TABLE_SNAP);
+        self.agreed_snaps.extend(snaps.map(|(_, tid)| *tid));
         if blob.ino_table_version > self.disk.inos.version {
             let inos = &mut self.disk.inos;
             if blob.allocated_ino.0 != 0 {

@@ -7,20 +7,23 @@
 use bytes::Bytes;
 use codec::Encode;
 use messages::fs::{
-    Caps, DirStat, InodeStat, LeaseStat, MClientReply, ReplyCap, SnapRealmInfo, SnapTrace, Trace,
-    TraceDentry, encode_xattrs,
+    Caps, DirStat, InodeStat, LeaseStat, MClientReply, ReplyCap, Trace, TraceDentry, encode_xattrs,
 };
 use types::{GlobalId, Ino, SnapId, Utime};
 
 use super::cache::{Inode, Key, Lease, Target};
 use super::cap::Cap;
 use super::hold::{self, Sum, grantable, liked};
+use super::past::Version;
 use super::request::Done;
 use super::server::Server;
 use crate::format::{DirFrag, names};
 
 impl Server {
     pub(crate) fn trace(&mut self, client: GlobalId, done: &Done, reply: &mut MClientReply) {
+        if done.snap != SnapId::HEAD {
+            return self.trace_at(done, reply);
+        }
         let shown = done.target.or(done.dentry.as_ref().map(|(frag, _)| frag.ino));
         if let Some(ino) = shown {
             reply.snaps = self.snap_trace(ino).to_bytes();
@@ -35,35 +38,15 @@ impl Server {
         reply.set_trace(&Trace { dentry, target });
     }
 
-    /// The realm that an inode is in: the nearest folder above that has one, or the root.
-    pub(crate) fn realm_of(&self, ino: Ino) -> Ino {
-        let has = |at: &Ino| self.cache.get(*at).is_some_and(|i| i.store.realm.is_some());
-        self.cache.ancestors(ino).into_iter().find(has).unwrap_or(Ino::ROOT)
-    }
-
-    pub(crate) fn snap_trace(&self, ino: Ino) -> SnapTrace {
-        let mut realms = Vec::new();
-        for at in self.cache.ancestors(ino) {
-            let Some(realm) = self.cache.get(at).and_then(|i| i.store.realm.as_ref()) else { continue };
-            if at != Ino::ROOT {
-                realms.push(SnapRealmInfo {
-                    ino: at,
-                    created: realm.created.0,
-                    parent: Ino(0),
-                    parent_since: realm.current_parent_since.0,
-                    seq: realm.seq.0.max(FIRST_SNAP),
-                    ..SnapRealmInfo::default()
-                });
-            }
-        }
-        realms.push(SnapRealmInfo { ino: Ino::ROOT, parent_since: 1, seq: FIRST_SNAP, ..Default::default() });
-        for i in 1..realms.len() {
-            let above = realms.get(i).map_or(Ino::ROOT, |r| r.ino);
-            if let Some(realm) = realms.get_mut(i - 1) {
-                realm.parent = above;
-            }
-        }
-        SnapTrace(realms)
+    /// The same at a snapshot, of which there is nothing to be given back.
+    fn trace_at(&self, done: &Done, reply: &mut MClientReply) {
+        let dentry = done.dentry.as_ref().and_then(|(frag, key)| {
+            let dir = self.stat_at(frag.ino, done.snap)?;
+            let frag = DirStat { frag: frag.frag, auth: self.rank, ..DirStat::default() };
+            Some(TraceDentry { dir, frag, name: key.name.clone(), lease: Self::lease_at() })
+        });
+        let target = done.target.and_then(|ino| self.stat_at(ino, done.snap));
+        reply.set_trace(&Trace { dentry, target });
     }
 
     /// A client may take the name for granted, unless the folder's capability says so already.
@@ -169,8 +152,6 @@ impl Server {
 
 /// Clients that have a lease on one name.
 const MAX_LEASES: usize = 64;
-/// The number of the first realm: there is no snapshot of it. Source: SnapServer::reset_state.
-const FIRST_SNAP: u64 = 1;
 
 pub(crate) fn xattr_blob(inode: &Inode) -> Bytes {
     encode_xattrs(&inode.store.xattrs)
@@ -186,13 +167,21 @@ fn shown_version(inode: &Inode) -> u64 {
 }
 
 pub(crate) fn attributes(inode: &Inode) -> InodeStat {
-    let i = &inode.store.inode;
+    let store = &inode.store;
+    let (xattrs, symlink) = (&store.xattrs, &store.symlink);
+    let version = Version { inode: &store.inode, xattrs, symlink, frag_tree: Some(&store.frag_tree) };
+    InodeStat { version: shown_version(inode), ..attributes_of(&version) }
+}
+
+/// Attributes of an inode as it is, or was.
+pub(crate) fn attributes_of(version: &Version) -> InodeStat {
+    let i = version.inode;
     let unsigned = |n: i64| u64::try_from(n).unwrap_or(0);
     InodeStat {
         ino: i.ino,
         snap: SnapId::HEAD,
         rdev: i.rdev,
-        version: shown_version(inode),
+        version: i.version.saturating_mul(2),
         layout: i.layout.clone(),
         ctime: i.ctime,
         mtime: i.mtime,
@@ -211,8 +200,8 @@ pub(crate) fn attributes(inode: &Inode) -> InodeStat {
         rfiles: unsigned(i.rstat.rfiles),
         rsubdirs: unsigned(i.rstat.rsubdirs),
         rctime: i.rstat.rctime,
-        frag_tree: inode.store.frag_tree.clone(),
-        symlink: inode.store.symlink.clone(),
+        frag_tree: version.frag_tree.cloned().unwrap_or_default(),
+        symlink: version.symlink.clone(),
         dir_hash: i.dir_hash,
         inline_version: i.inline_version,
         inline_data: i.inline_data.clone(),

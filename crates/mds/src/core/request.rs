@@ -14,7 +14,7 @@
 use bytes::Bytes;
 use codec::Encode;
 use messages::fs::{CapDrop, Caps, FsOp, MClientReply, MClientRequest};
-use types::{Errno, GlobalId, Ino};
+use types::{Errno, GlobalId, Ino, SnapId};
 
 use super::cache::Key;
 use super::hold::{Hold, Mode, Part, Until, is_free};
@@ -66,6 +66,8 @@ pub(crate) type Run<T> = Result<T, Stop>;
 pub(crate) struct Done {
     pub dentry: Option<(DirFrag, Key)>,
     pub target: Option<Ino>,
+    /// The snapshot that both are shown at; `HEAD`: as they are now.
+    pub snap: SnapId,
     /// What the answer has to have right.
     pub mask: Caps,
     pub extra: Bytes,
@@ -423,7 +425,7 @@ impl Server {
             return Err(Errno::ESHUTDOWN.into());
         }
         match request.msg.op {
-            FsOp::LOOKUP | FsOp::GETATTR => self.op_getattr(request),
+            FsOp::LOOKUP | FsOp::GETATTR | FsOp::LOOKUPSNAP => self.op_getattr(request),
             FsOp::LOOKUPINO => self.op_lookup_ino(request),
             FsOp::LOOKUPPARENT => self.op_lookup_parent(request),
             FsOp::LOOKUPNAME => self.op_lookup_name(request),
@@ -432,7 +434,6 @@ impl Server {
             FsOp::CREATE => self.op_create(request),
             FsOp::READDIR => self.op_readdir(request),
             FsOp::LSSNAP => self.op_lssnap(request),
-            FsOp::LOOKUPSNAP => Err(Errno::ENOENT.into()),
             FsOp::MKNOD | FsOp::MKDIR | FsOp::SYMLINK => self.op_make(request),
             FsOp::LINK => self.op_link(request),
             FsOp::UNLINK | FsOp::RMDIR => self.op_unlink(request),
@@ -444,7 +445,9 @@ impl Server {
             FsOp::SETDIRLAYOUT => self.op_setdirlayout(request),
             FsOp::SETFILELOCK => self.op_setfilelock(request),
             FsOp::GETFILELOCK => self.op_getfilelock(request),
-            FsOp::MKSNAP | FsOp::RMSNAP | FsOp::RENAMESNAP => Err(Errno::EOPNOTSUPP.into()),
+            FsOp::MKSNAP => self.op_mksnap(request),
+            FsOp::RMSNAP => self.op_rmsnap(request),
+            FsOp::RENAMESNAP => self.op_renamesnap(request),
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use maps::{MdsMap, MdsState, Rank};
 use messages::Message;
-use messages::fs::FileName;
-use types::{ConnId, Epoch, GlobalId, Ino, Now};
+use messages::fs::{FileName, SnapOp};
+use types::{ConnId, Epoch, GlobalId, Ino, Now, SnapId};
 
 use super::cache::{Cache, Key};
 use super::disk::Disk;
@@ -14,7 +14,7 @@ use super::hold::{self, Until};
 use super::io::{Effect, Input, OsdMapView, Settings};
 use super::request::{Request, Wait};
 use super::session::Session;
-use crate::format::{DirFrag, LogEvent};
+use crate::format::{DirFrag, LogEvent, SnapTable};
 
 /// Looking after sessions, statistics and what is to be written.
 const TICK: Duration = Duration::from_millis(500);
@@ -32,6 +32,7 @@ pub(crate) enum Dirty {
     Truncate(Ino),
     /// A stray that the purge queue does not have yet.
     Stray(Ino),
+    SnapTable,
 }
 
 /// What happens when an event is safe.
@@ -57,6 +58,11 @@ pub(crate) enum Then {
     Truncate(Ino),
     /// The inode has no name any more: perhaps it can go.
     Stray(Ino),
+    /// Clients hear of a realm.
+    Realm(Ino, SnapOp),
+    /// The change of snapshots is safe.
+    Snaps,
+    Nothing,
 }
 
 /// What an event made unsafe until now.
@@ -124,6 +130,16 @@ pub struct Server {
     /// Strays that may get a name back: the hard link that is to be their primary one.
     pub(crate) homes: BTreeMap<Ino, (DirFrag, Key)>,
     pub(crate) probing: BTreeSet<Ino>,
+    /// Strays in snapshots, of which what they are now goes.
+    pub(crate) cut_strays: BTreeSet<Ino>,
+    pub(crate) snaps: SnapTable,
+    /// The event that changed the table last.
+    pub(crate) snaps_changed: u64,
+    /// Changes of the table that events have and that are not acknowledged in the journal.
+    pub(crate) agreed_snaps: BTreeSet<u64>,
+    pub(crate) last_table_req: u64,
+    pub(crate) snap_change: Option<super::snaps::SnapChange>,
+    pub(crate) next_snap_removal: Duration,
     pub(crate) disk: Disk,
     pub(crate) recon: super::reconnect::Reconnect,
 }
@@ -168,6 +184,13 @@ impl Server {
             told_less: BTreeSet::new(),
             homes: BTreeMap::new(),
             probing: BTreeSet::new(),
+            cut_strays: BTreeSet::new(),
+            snaps: SnapTable::empty(SnapId(1)),
+            snaps_changed: 0,
+            agreed_snaps: BTreeSet::new(),
+            last_table_req: 0,
+            snap_change: None,
+            next_snap_removal: Duration::ZERO,
             disk: Disk::default(),
             recon: super::reconnect::Reconnect::default(),
         }
@@ -199,6 +222,7 @@ impl Server {
             Input::ObjectDone(id, reply) => self.disk.done(self.now, id, reply),
             Input::Blocklisted(client, epoch) => self.on_blocklisted(client, epoch),
             Input::Evict(client) => self.evict(client, "an administrator ended it"),
+            Input::SnapsRemoved(snaps) => self.on_snaps_removed(snaps),
             Input::Tick => self.tick(),
         }
     }
@@ -280,6 +304,7 @@ impl Server {
                 self.sum_all();
             }
             self.trim_cache();
+            self.ask_to_remove_snaps();
         }
         self.write_back();
     }
@@ -366,6 +391,9 @@ impl Server {
             Then::MaxSize(ino) => self.tell_max_size(ino),
             Then::Truncate(ino) => self.begin_truncate(ino),
             Then::Stray(ino) => self.look_at_stray(ino),
+            Then::Realm(ino, op) => self.tell_realm(ino, op),
+            Then::Snaps => self.snaps_changed(),
+            Then::Nothing => {}
         }
     }
 

@@ -56,6 +56,9 @@ impl Server {
     fn sum_some(&mut self, change: &mut Change, inos: &[(usize, Ino)], quotas: &mut BTreeSet<Ino>) {
         let mut frags: BTreeSet<DirFrag> = BTreeSet::new();
         for (_, ino) in inos {
+            if self.cache.get(*ino).is_some_and(|i| i.is_rstat_dirty()) {
+                self.cow(*ino);
+            }
             let Some(inode) = self.cache.get_mut(*ino).filter(|i| i.is_rstat_dirty()) else { continue };
             if inode.store.inode.quota.is_enabled() {
                 quotas.insert(*ino);
@@ -161,7 +164,8 @@ impl Server {
         let is_free = |frag: &DirFrag| {
             let Some(dir) = self.cache.dir(*frag) else { return true };
             let has_inodes = dir.entries.values().any(|d| matches!(d.target, Target::Primary(_)));
-            let is_clean = dir.dirty_since.is_none() && dir.committing.is_empty();
+            let is_written = dir.committing.is_empty() && dir.committing_old.is_empty();
+            let is_clean = dir.dirty_since.is_none() && is_written;
             let is_lent = dir.entries.values().any(|d| !d.leases.is_empty() || d.unsafe_by.is_some());
             let what = Dirty::Dir(*frag);
             !has_inodes
@@ -173,12 +177,12 @@ impl Server {
         if !frags.iter().all(is_free) {
             return false;
         }
-        frags.iter().for_each(|frag| drop(self.cache.dirs.remove(frag)));
+        frags.iter().for_each(|frag| drop(self.cache.remove_dir(*frag)));
         let Some((frag, key)) = self.cache.get(ino).and_then(|i| i.place.clone()) else { return false };
         if let Some(dir) = self.cache.dirs.get_mut(&frag) {
             dir.entries.remove(&key);
-            dir.is_complete = false;
         }
+        self.cache.make_incomplete(frag);
         self.homes.remove(&ino);
         self.cache.forget(ino);
         true
@@ -268,6 +272,7 @@ impl Server {
 
     pub(crate) fn probed(&mut self, ino: Ino, size: u64, mtime: Utime) {
         self.probing.remove(&ino);
+        self.cow(ino);
         let Some(inode) = self.cache.get_mut(ino) else { return };
         inode.needs_recover = false;
         let mut change = Change::new("check_inode_max_size", self.now.wall);
@@ -299,6 +304,7 @@ impl Server {
     pub(crate) fn truncated(&mut self, ino: Ino) {
         let segment = self.disk.cuts.remove(&ino).unwrap_or(self.segment_start);
         self.mark_clean(Dirty::Truncate(ino));
+        self.cow(ino);
         let Some(inode) = self.cache.get_mut(ino) else { return };
         let i = &mut inode.store.inode;
         i.truncate_pending = i.truncate_pending.saturating_sub(1);

@@ -6,10 +6,11 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use messages::fs::{FileLayout, FileName, MClientQuota, MClientSnap, Quota, RequestArgs, SnapOp};
-use types::{Errno, GlobalId, Ino, PoolId, SnapId};
+use messages::fs::{FileLayout, FileName, MClientQuota, Quota, RequestArgs, SnapOp};
+use types::{Errno, GlobalId, Ino, PoolId};
 
 use super::access::{SET_VXATTR, WRITE};
+use super::realm::View;
 use super::request::{Done, Request, Run, Stop, Wait};
 use super::server::Server;
 use crate::format::SnapRealm;
@@ -170,7 +171,7 @@ impl Server {
         }
         // Clients find the quota that is for a file by its realm.
         let splits = quota.is_enabled() && self.cache.get(ino).is_some_and(|i| i.store.realm.is_none());
-        let realm = splits.then(new_realm);
+        let realm = splits.then(|| self.new_realm(ino));
         let done = self.change_policy(request, ino, "set vxattr quota", |inode| {
             inode.store.inode.quota = quota;
             if realm.is_some() && inode.store.realm.is_none() {
@@ -178,7 +179,7 @@ impl Server {
             }
         })?;
         if splits {
-            self.split_realm(ino);
+            self.tell_realm(ino, SnapOp::SPLIT);
         }
         self.tell_quota(ino, Some(request.client));
         Ok(done)
@@ -198,37 +199,19 @@ impl Server {
             return Ok(Done::default());
         }
         let splits = self.cache.get(ino).is_some_and(|i| i.store.realm.is_none());
+        let new_realm = self.new_realm(ino);
         let done = self.change_policy(request, ino, "set vxattr subvolume", |inode| {
-            let realm = inode.store.realm.get_or_insert_with(new_realm);
+            let realm = inode.store.realm.get_or_insert(new_realm);
             realm.flags = realm.flags & !SnapRealm::SUBVOLUME | if is_on { SnapRealm::SUBVOLUME } else { 0 };
         })?;
-        if splits {
-            self.split_realm(ino);
-        }
+        self.tell_realm(ino, if splits { SnapOp::SPLIT } else { SnapOp::UPDATE });
         Ok(done)
     }
 
-    /// Clients move what is below a folder to its new realm. Source:
-    /// MDCache::do_realm_invalidate_and_update_notify.
-    fn split_realm(&mut self, ino: Ino) {
-        let trace = self.snap_trace(ino);
-        let clients: Vec<GlobalId> = self.sessions.keys().copied().collect();
-        for client in clients {
-            let held = self.sessions.get(&client).map(|s| s.caps.clone()).unwrap_or_default();
-            let inside = held.into_iter().filter(|i| self.realm_of(*i) == ino);
-            let split_inos: Vec<u64> = inside.map(|i| i.0).collect();
-            if split_inos.is_empty() {
-                continue;
-            }
-            let m = MClientSnap {
-                op: SnapOp::SPLIT,
-                split: ino,
-                split_inos,
-                split_realms: Vec::new(),
-                trace: trace.clone(),
-            };
-            self.push(client, 0, m.into());
-        }
+    /// The realm that a folder begins without a snapshot. Source: Server::handle_set_vxattr.
+    fn new_realm(&self, ino: Ino) -> SnapRealm {
+        let seq = self.snaps_of(ino, View::Now).seq;
+        SnapRealm { created: seq, seq, ..self.realm_or_new(ino, seq) }
     }
 
     /// Clients hear of a folder's quota, and how much of it is used. Source:
@@ -331,16 +314,5 @@ impl Server {
             ".pool_namespace" => pool_ns.clone(),
             _ => return Err(Errno::ENODATA.into()),
         })
-    }
-}
-
-/// A realm without snapshots.
-fn new_realm() -> SnapRealm {
-    SnapRealm {
-        seq: SnapId(1),
-        created: SnapId(1),
-        last_created: SnapId(1),
-        last_destroyed: SnapId(1),
-        ..SnapRealm::default()
     }
 }

@@ -245,14 +245,3 @@ fn sizes_beyond_the_bound_are_refused() {
     let set = SetAttr { mask: SetAttr::SIZE, size: (1 << 40) + 1, ..SetAttr::default() };
     assert_eq!(w.err(0, Call::SetAttr { node, set }), Errno::EFBIG);
 }
-
-#[test]
-fn snapshots_are_refused_in_plain_words() {
-    let mut w = World::mounted(1);
-    let dir = cephfs::Node { ino: Ino(1), snap: types::SnapId::SNAPDIR };
-    assert_eq!(w.err(0, Call::Mkdir { dir, name: name("s"), mode: 0o755 }), Errno::EOPNOTSUPP);
-    let Answer::Listing { entries, next: None } = w.ok(0, Call::Readdir { dir, from: None }) else {
-        panic!("a listing")
-    };
-    assert!(entries.is_empty());
-}

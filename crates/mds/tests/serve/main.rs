@@ -10,4 +10,5 @@ mod coherence;
 mod failover;
 mod hostile;
 mod random;
+mod snaps;
 mod together;

@@ -1,6 +1,6 @@
 //! A rank over objects in memory, and clients of it: every message and operation waits until it is its turn.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,9 +15,11 @@ use messages::fs::{MClientReconnect, MClientRequest};
 use messages::mon::MMdsMap;
 use messages::osd::Op;
 use objecter::{OpReply, OpRequest};
-use types::{AuthName, ConnId, EntityAddr, EntityType, Epoch, Errno, GlobalId, Now, PoolId, Utime};
+use types::{
+    AuthName, ConnId, EntityAddr, EntityType, Epoch, Errno, GlobalId, Ino, Now, PoolId, SnapId, Utime,
+};
 
-use crate::model::{DATA, Objects, POOL, Random};
+use crate::model::{DATA, Object, Objects, POOL, Random};
 
 pub type Outcome = Result<Answer, Errno>;
 
@@ -36,8 +38,7 @@ pub struct Peered {
 enum Mail {
     ToServer(ConnId, u64, Message),
     ToClient(ConnId, u64, Message),
-    /// Of the monitors.
-    Map(Box<MdsMap>),
+    FromMonitors(Input),
 }
 
 pub struct World {
@@ -54,6 +55,8 @@ pub struct World {
     gid: u64,
     mail: VecDeque<Mail>,
     ops: VecDeque<ObjectOp>,
+    /// What files' objects were in snapshots.
+    pub clones: Clones,
     /// Operations that were executed.
     pub executed: usize,
     /// The server dies before this many more operations.
@@ -64,12 +67,67 @@ pub struct World {
     pub deaf: Option<usize>,
     /// Clients hear of a map before the server does.
     pub is_server_last: bool,
+    /// What this client says of capabilities of this inode comes late.
+    pub slow: Option<(usize, Ino)>,
+    late: Vec<(ConnId, u64, Message)>,
     /// What a client says instead of what it has.
     pub lie_at_reconnect: Option<(usize, MClientReconnect)>,
     inputs: u64,
     trace: bool,
     raw_tid: u64,
     raw_done: BTreeMap<u64, i32>,
+}
+
+/// Objects as OSDs keep them for snapshots that clients number themselves.
+#[derive(Default)]
+pub struct Clones {
+    /// By the newest snapshot that has them: of which snapshots they are.
+    kept: BTreeMap<ObjectName, BTreeMap<u64, (Vec<u64>, Object)>>,
+    seqs: BTreeMap<ObjectName, u64>,
+    removed: BTreeSet<u64>,
+}
+
+impl Clones {
+    /// Keeps an object that is about to change.
+    fn before(&mut self, objects: &Objects, op: &ObjectOp) {
+        let reads = |op: &Op| matches!(op, Op::Read(_) | Op::Stat | Op::GetXattr { .. });
+        if op.object.pool != DATA || op.steps.iter().all(|s| reads(&s.op)) {
+            return;
+        }
+        assert!(op.snaps.is_valid(), "{:?}", op.snaps);
+        let seq = self.seqs.entry(op.object.clone()).or_default();
+        let new: Vec<u64> =
+            op.snaps.snaps.iter().copied().filter(|s| s > seq && !self.removed.contains(s)).collect();
+        if let (Some(object), Some(newest)) = (objects.0.get(&op.object), new.first().copied()) {
+            self.kept.entry(op.object.clone()).or_default().insert(newest, (new, object.clone()));
+        }
+        *seq = op.snaps.seq.max(*seq);
+    }
+
+    /// Objects as they were at a snapshot, as far as this one goes.
+    fn at(&self, objects: &Objects, object: &ObjectName, snap: SnapId) -> Result<Objects, Errno> {
+        let clone = self.kept.get(object).and_then(|kept| kept.range(snap.0..).next());
+        let found = match clone {
+            Some((_, (snaps, data))) => snaps.contains(&snap.0).then_some(data),
+            None if snap.0 > self.seqs.get(object).copied().unwrap_or(0) => objects.0.get(object),
+            None => None,
+        };
+        let found = found.ok_or(Errno::ENOENT)?;
+        Ok(Objects([(object.clone(), found.clone())].into()))
+    }
+
+    fn remove(&mut self, snaps: &BTreeMap<i32, Vec<SnapId>>) {
+        self.removed.extend(snaps.values().flatten().map(|s| s.0));
+        let removed = &self.removed;
+        for kept in self.kept.values_mut() {
+            kept.values_mut().for_each(|(snaps, _)| snaps.retain(|s| !removed.contains(s)));
+            kept.retain(|_, (snaps, _)| !snaps.is_empty());
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.kept.values().map(BTreeMap::len).sum()
+    }
 }
 
 pub fn name(text: &str) -> Bytes {
@@ -110,12 +168,15 @@ impl World {
             gid: 10,
             mail: VecDeque::new(),
             ops: VecDeque::new(),
+            clones: Clones::default(),
             executed: 0,
             dies_in: None,
             deaths: 0,
             random: None,
             deaf: None,
             is_server_last: false,
+            slow: None,
+            late: Vec::new(),
             lie_at_reconnect: None,
             inputs: 0,
             trace: std::env::var_os("MDS_TRACE").is_some(),
@@ -183,7 +244,7 @@ impl World {
             return (0..n).for_each(|i| self.tell_map(i));
         }
         (0..n).for_each(|i| self.tell_map(i));
-        self.mail.push_back(Mail::Map(map));
+        self.mail.push_back(Mail::FromMonitors(Input::MdsMap(map)));
     }
 
     fn tell_map(&mut self, i: usize) {
@@ -235,6 +296,10 @@ impl World {
                     self.osd.blocklisted.insert(addr);
                     let epoch = self.osd.epoch;
                     self.serve(Input::Blocklisted(client, epoch));
+                }
+                Effect::RemoveSnaps(snaps) => {
+                    self.clones.remove(&snaps);
+                    self.mail.push_back(Mail::FromMonitors(Input::SnapsRemoved(snaps)));
                 }
                 Effect::Warn(text) => self.warnings.push(text),
                 Effect::Damaged(why) => panic!("damaged: {why}"),
@@ -291,7 +356,14 @@ impl World {
                         msg = lie.clone().into();
                     }
                 }
+                let is_slow = match (&msg, self.slow) {
+                    (Message::ClientCaps(m), Some((slow, ino))) => slow == i && m.ino == ino,
+                    _ => false,
+                };
                 if let Some(conn) = self.clients[i].conns.get(&session) {
+                    if is_slow {
+                        return self.late.push((*conn, tid, msg));
+                    }
                     self.mail.push_back(Mail::ToServer(*conn, tid, msg));
                 }
             }
@@ -312,7 +384,11 @@ impl World {
             name: request.object.name,
         };
         let op = ObjectOp { id: OpId(0), object, snaps: request.snapc, mtime: None, steps };
-        let results = self.objects.execute(&op)?;
+        self.clones.before(&self.objects, &op);
+        let results = match request.object.snap {
+            SnapId::HEAD => self.objects.execute(&op)?,
+            snap => self.clones.at(&self.objects, &op.object, snap)?.execute(&op)?,
+        };
         let ops = request.ops.iter().zip(results).map(|(op, step)| {
             let mut result = messages::osd::OpResult::from(op);
             (result.rval, result.outdata) = (step.result, step.output);
@@ -323,6 +399,7 @@ impl World {
 
     /// The journal's objects are large: what is written to them does not copy them.
     fn execute(&mut self, op: &ObjectOp) -> Reply {
+        self.clones.before(&self.objects, op);
         let writes: Option<Vec<_>> = op
             .steps
             .iter()
@@ -367,6 +444,7 @@ impl World {
             return true;
         }
         match self.mail.pop_front() {
+            Some(Mail::FromMonitors(input)) => self.serve(input),
             Some(Mail::ToServer(conn, tid, msg)) => self.serve(Input::Said { conn, tid, msg }),
             Some(Mail::ToClient(_, tid, Message::ClientReply(m))) if tid >= 1 << 32 => {
                 self.raw_done.insert(tid, m.result);
@@ -376,7 +454,6 @@ impl World {
                     self.client(i, cephfs::Input::FromSession { session, tid, msg });
                 }
             }
-            Some(Mail::Map(map)) => self.serve(Input::MdsMap(map)),
             None => {}
         }
         true
@@ -388,6 +465,15 @@ impl World {
             steps += 1;
             assert!(steps < 200_000, "it does not come to rest");
         }
+    }
+
+    /// What was said late comes now. How many words.
+    pub fn hear_late(&mut self) -> usize {
+        self.slow = None;
+        let late = std::mem::take(&mut self.late);
+        let count = late.len();
+        self.mail.extend(late.into_iter().map(|(conn, tid, msg)| Mail::ToServer(conn, tid, msg)));
+        count
     }
 
     pub fn pass(&mut self, time: Duration) {
