@@ -201,7 +201,7 @@ impl Server {
     /// The realm of an inode that loses a name; `None`: it stays as it is. Source: Server::handle_client_unlink.
     fn realm_without(&self, ino: Ino, found: &Found, stray: Option<&(DirFrag, Key)>) -> Option<SnapRealm> {
         if !self.is_global(ino) {
-            return stray.and_then(|(frag, _)| self.moved_realm(ino, found.dir, frag.ino));
+            return stray.and_then(|(frag, _)| self.moved_realm(ino, found.dir, frag.ino, false));
         }
         let mut realm = self.realm_or_new(ino, SnapId(0));
         self.keep_name(&mut realm, found);
@@ -240,7 +240,10 @@ impl Server {
             return Some(realm);
         }
         match src.target {
-            Target::Primary(_) => self.moved_realm(ino, src.dir, dest.dir),
+            Target::Primary(_) => {
+                let is_held = self.cache.get(ino).is_some_and(|i| i.is_dir() || !i.caps.is_empty());
+                self.moved_realm(ino, src.dir, dest.dir, is_held)
+            }
             _ => None,
         }
     }

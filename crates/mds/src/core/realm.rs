@@ -250,15 +250,17 @@ impl Server {
         })
     }
 
-    /// The realm of an inode that moves from one folder to another; `None`: nothing of it changes.
-    pub(crate) fn moved_realm(&self, ino: Ino, from: Ino, to: Ino) -> Option<SnapRealm> {
+    /// The realm of an inode that moves from one folder to another; `None`: nothing of it changes. Clients
+    /// that hold something of it (`is_held`) hear by its realm that it is elsewhere: without that they would
+    /// write with the snapshots of where it was.
+    pub(crate) fn moved_realm(&self, ino: Ino, from: Ino, to: Ino, is_held: bool) -> Option<SnapRealm> {
         let inode = self.cache.get(ino)?;
         if self.realms_above(from, View::Now).first() == self.realms_above(to, View::Now).first() {
             return None;
         }
         let old = self.snaps_of(from, View::Now);
         let is_in_any = old.seq.0 + 1 > inode.oldest().0;
-        if inode.store.realm.is_none() && !is_in_any {
+        if inode.store.realm.is_none() && !is_in_any && !is_held {
             return None;
         }
         let mut realm = self.realm_or_new(ino, old.seq);

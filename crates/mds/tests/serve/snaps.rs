@@ -247,6 +247,23 @@ fn a_move_between_realms_keeps_both() {
     }
 }
 
+/// What was made after the last snapshot of where it was, and moves while it is open, is in later snapshots
+/// of where it is.
+#[test]
+fn an_open_file_that_moves_is_in_the_snapshots_of_its_new_place() {
+    let mut w = World::mounted(2);
+    ["b", "a"].iter().for_each(|d| drop(w.mkdir(0, d).expect("made")));
+    ["b", "a"].iter().for_each(|d| snap(&mut w, 0, d, "s"));
+    w.mkdir(0, "a/d").expect("made");
+    let open = w.create(1, "a/d/f").expect("made");
+    w.write(1, open, 0, "one");
+    w.rename(0, "a/d", "b/d").expect("moved");
+    snap(&mut w, 0, "b", "t");
+    w.write(1, open, 0, "two");
+    assert_eq!(w.get(0, "b/.snap/t/d/f").as_deref(), Ok("one"));
+    assert_eq!(w.get(0, "b/d/f").as_deref(), Ok("two"));
+}
+
 /// When its snapshots are gone, nothing is left of what was removed.
 #[test]
 fn removed_snapshots_leave_nothing() {
