@@ -273,8 +273,9 @@ impl Fields<'_> {
                 i.mtime = m.mtime;
                 i.rstat.rctime = i.rstat.rctime.max(m.mtime);
             }
-            // A truncation that the client has not heard of made its size void.
-            let is_current = m.truncate_seq >= i.truncate_seq;
+            // A truncation that the client has not heard of made its size void. With a snapshot's size
+            // libcephfs tells none.
+            let is_current = m.op == CapOp::FLUSHSNAP || m.truncate_seq >= i.truncate_seq;
             let is_file = i.mode & TYPE == FILE;
             if is_file && m.size > i.size && m.size <= self.max_file_size && is_current {
                 i.size = m.size;

@@ -153,7 +153,9 @@ impl Server {
         stat.snap = snap;
         stat.xattr_version = version.inode.xattr_version;
         stat.xattrs = messages::fs::encode_xattrs(version.xattrs);
-        if let Some(info) = self.snap_info(snap) {
+        // The table does not have what was said with it.
+        let info = self.snap_infos(ino, snap).get(&snap).copied();
+        if let Some(info) = info.or_else(|| self.snaps.snaps.get(&snap)) {
             let text = |b: &bytes::Bytes| String::from_utf8_lossy(b).into_owned();
             stat.snap_btime = info.stamp;
             stat.snap_metadata = info.metadata.iter().map(|(k, v)| (text(k), text(v))).collect();

@@ -232,11 +232,6 @@ impl Server {
         infos.into_iter().find(|(_, info)| is_called(info, dir, name)).map(|(snap, _)| snap)
     }
 
-    /// When a snapshot was taken that an inode is in, and what was said with it.
-    pub(crate) fn snap_info(&self, snap: SnapId) -> Option<&SnapInfo> {
-        self.snaps.snaps.get(&snap)
-    }
-
     // Changes.
 
     /// An inode's realm, or the one that it would begin. Source: CInode::prepare_new_srnode.

@@ -352,14 +352,17 @@ impl Server {
     }
 
     fn settle(&mut self, settle: Settle) {
+        let mut roomier = Vec::new();
         for ino in settle.inodes {
             let safe = self.safe_seq;
             let Some(inode) = self.cache.get_mut(ino) else { continue };
             if inode.unsafe_until <= settle.seq {
                 inode.unsafe_until = 0;
                 inode.safe_version = inode.store.inode.version;
-                inode.safe_ranges =
-                    inode.store.inode.client_ranges.iter().map(|(c, r)| (*c, r.last)).collect();
+                let ranges = inode.store.inode.client_ranges.iter().map(|(c, r)| (*c, r.last)).collect();
+                if std::mem::replace(&mut inode.safe_ranges, ranges) != inode.safe_ranges {
+                    roomier.push(ino);
+                }
             }
             inode.holds.retain(|h| !matches!(h.until, Until::Safe(s) if s <= safe));
             self.stirred.insert(ino);
@@ -371,6 +374,8 @@ impl Server {
                 }
             }
         }
+        // The event that made the room may have been safe while a later one of the inode was not.
+        roomier.into_iter().for_each(|ino| self.tell_max_size(ino));
         settle.then.into_iter().for_each(|then| self.do_then(then));
     }
 

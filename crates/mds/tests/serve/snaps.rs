@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cephfs::{Answer, Call};
-use messages::fs::{Caps, SetAttr};
+use codec::Encode;
+use messages::fs::{Caps, FilePath, FsOp, MClientRequest, RequestArgs, SetAttr};
 use types::Errno;
 
 use crate::model::Random;
@@ -183,6 +184,28 @@ fn a_flush_that_crosses_a_snapshot_is_in_it() {
     assert!(w.wait(1, open).is_ok());
     assert_eq!(w.stat(1, "d/.snap/a/f").expect("a file").size, 5);
     assert_eq!(w.stat(1, "d/f").expect("a file").size, 5);
+}
+
+/// What is said with a snapshot is told with what it shows, as are its number and time.
+#[test]
+fn what_is_said_with_a_snapshot_is_kept() {
+    let mut w = World::mounted(1);
+    w.mkdir(0, "d").expect("made");
+    let said: BTreeMap<String, String> = [("who".to_owned(), "me".to_owned())].into();
+    let m = MClientRequest {
+        op: FsOp::MKSNAP,
+        args: RequestArgs::Mkdir { mode: 0 },
+        path: FilePath { base: w.node(0, "d").ino, path: name("/s") },
+        data: codec::Writer::collect(|w| w.envelope(1, 1, |w| said.encode(w))),
+        ..MClientRequest::default()
+    };
+    w.raw(0, m).expect("made");
+    for _ in 0..2 {
+        let m = w.raw_stat(0, FsOp::LOOKUPSNAP, "d", "/s");
+        assert_eq!(m.snap_metadata, said);
+        assert!(!m.snap_btime.is_zero());
+        w.restart();
+    }
 }
 
 #[test]

@@ -11,7 +11,9 @@ use maps::{MdsInfo, MdsMap, MdsState};
 use mds::storage::{ObjectName, ObjectOp, OpId, Reply, Step, StepResult};
 use mds::{Effect, Input, OsdMapView, Peer, Server, Settings};
 use messages::Message;
-use messages::fs::{MClientReconnect, MClientRequest};
+use messages::fs::{
+    CapOp, Caps, FilePath, FsOp, InodeStat, MClientReconnect, MClientReply, MClientRequest, RequestArgs,
+};
 use messages::mon::MMdsMap;
 use messages::osd::Op;
 use objecter::{OpReply, OpRequest};
@@ -75,7 +77,7 @@ pub struct World {
     inputs: u64,
     trace: bool,
     raw_tid: u64,
-    raw_done: BTreeMap<u64, i32>,
+    raw_done: BTreeMap<u64, MClientReply>,
 }
 
 /// Objects as OSDs keep them for snapshots that clients number themselves.
@@ -351,6 +353,12 @@ impl World {
             }
             cephfs::Effect::Send { msg: Message::ClientCaps(_), .. } if self.deaf == Some(i) => {}
             cephfs::Effect::Send { session, tid, mut msg } => {
+                if let Message::ClientCaps(m) = &mut msg {
+                    if m.op == CapOp::FLUSHSNAP {
+                        // As libcephfs tells it.
+                        m.truncate_seq = 0;
+                    }
+                }
                 if let (Message::ClientReconnect(_), Some((liar, lie))) = (&msg, &self.lie_at_reconnect) {
                     if *liar == i {
                         msg = lie.clone().into();
@@ -447,7 +455,7 @@ impl World {
             Some(Mail::FromMonitors(input)) => self.serve(input),
             Some(Mail::ToServer(conn, tid, msg)) => self.serve(Input::Said { conn, tid, msg }),
             Some(Mail::ToClient(_, tid, Message::ClientReply(m))) if tid >= 1 << 32 => {
-                self.raw_done.insert(tid, m.result);
+                self.raw_done.insert(tid, m);
             }
             Some(Mail::ToClient(conn, tid, msg)) => {
                 if let Some((i, session)) = self.conns.get(&conn).copied() {
@@ -685,10 +693,18 @@ impl World {
         let tid = self.raw_tid;
         self.say(i, tid, Box::new(m).into());
         self.settle();
-        match self.raw_done.get(&tid) {
-            Some(0) => Ok(()),
-            Some(result) => Err(Errno(-result)),
-            None => panic!("no answer"),
+        match self.raw_done.get(&tid).expect("an answer").result {
+            0 => Ok(()),
+            result => Err(Errno(-result)),
         }
+    }
+
+    /// What a request about something below a folder shows.
+    pub fn raw_stat(&mut self, i: usize, op: FsOp, dir: &str, path: &str) -> InodeStat {
+        let path = FilePath { base: self.node(i, dir).ino, path: name(path) };
+        let args = RequestArgs::Mask(Caps::NONE);
+        self.raw(i, MClientRequest { op, args, path, ..MClientRequest::default() }).expect("an answer");
+        let reply = self.raw_done.get(&self.raw_tid).expect("an answer");
+        reply.trace().expect("a trace").target.expect("an inode")
     }
 }
