@@ -138,7 +138,7 @@ impl Server {
         change.holds(ino, Part::Link, Mode::Write);
         let seq = self.commit_request(request, change, Ino(0));
         self.when_safe(seq, told);
-        self.when_safe(seq, Then::Stray(ino));
+        self.when_safe_at_last(seq, Then::Stray(ino));
         let dentry = Some((found.frag, found.key));
         Ok(Done { dentry, seq: Some(seq), ..Done::default() })
     }
@@ -371,7 +371,7 @@ impl Server {
         let seq = self.commit_request(request, change, Ino(0));
         told.into_iter().for_each(|then| self.when_safe(seq, then));
         if let Some(old) = old {
-            self.when_safe(seq, Then::Stray(old));
+            self.when_safe_at_last(seq, Then::Stray(old));
         }
         seq
     }

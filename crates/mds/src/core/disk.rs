@@ -98,11 +98,16 @@ impl Disk {
         }
     }
 
-    /// Sends what the journal has, and hands out operations.
-    pub fn flush(&mut self, now: Now, out: &mut Vec<Effect>) {
+    /// Whether the journal has entries that were not sent.
+    pub fn has_unsent(&self) -> bool {
+        self.storage.as_ref().is_some_and(crate::storage::Storage::has_unsent)
+    }
+
+    /// Sends what the journal has, if `all`, and hands out operations.
+    pub fn flush(&mut self, all: bool, now: Now, out: &mut Vec<Effect>) {
         let Some(storage) = &mut self.storage else { return };
         if self.is_writeable {
-            storage.flush(now);
+            storage.flush(all, now);
         }
         out.extend(storage.take_ops().into_iter().map(|op| Effect::Object(Box::new(op))));
     }

@@ -195,7 +195,11 @@ impl Server {
             nsubdirs: -1,
             ..MClientCaps::default()
         };
-        self.when_safe(seq, Then::Tell { client, tid, msg: Box::new(ack).into(), is_push: true });
+        let ack = Then::Tell { client, tid, msg: Box::new(ack).into(), is_push: true };
+        match m.flags & MClientCaps::SYNC {
+            0 => self.when_safe_at_last(seq, ack),
+            _ => self.when_safe(seq, ack),
+        }
     }
 
     /// What a client changed is in the inode; others see it when it is safe.

@@ -104,7 +104,11 @@ impl Server {
         let size = i.size;
         let mut change = Change::new("check_inode_max_size", self.now.wall);
         self.set_ranges(&mut change, ino, size);
-        self.commit_ranges(change, ino);
+        let seq = self.commit(change);
+        match lacks {
+            true => self.when_safe(seq, Then::MaxSize(ino)),
+            false => self.when_safe_at_last(seq, Then::MaxSize(ino)),
+        }
     }
 
     pub(crate) fn commit_ranges(&mut self, change: Change, ino: Ino) {

@@ -127,6 +127,9 @@ pub struct Settings {
     pub max_snaps_per_dir: usize,
     /// The size by which a writer's room grows, in objects.
     pub range_objects: u64,
+    /// How long an entry of the journal waits for others, if nobody waits for it. Ceph's wait for the next tick,
+    /// which is up to 5 s.
+    pub journal_delay: Duration,
 }
 
 impl Default for Settings {
@@ -148,6 +151,7 @@ impl Default for Settings {
             max_xattr_bytes: 65_536,
             max_snaps_per_dir: 100,
             range_objects: 1_024,
+            journal_delay: Duration::from_millis(5),
         }
     }
 }

@@ -190,6 +190,9 @@ impl Server {
     pub(crate) fn park(&mut self, id: u64, wait: Wait) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.wait = Some(wait.clone());
+            if let Wait::Safe(seq) = wait {
+                self.hurry(seq);
+            }
             self.waits.entry(wait).or_default().insert(id);
         }
     }
@@ -322,7 +325,7 @@ impl Server {
                     }
                     self.tell(client, tid, reply.into());
                     let safe = MClientReply { extra: Bytes::new(), ..safe };
-                    self.when_safe(seq, Then::Safe { client, tid, msg: safe.into() });
+                    self.when_safe_at_last(seq, Then::Safe { client, tid, msg: safe.into() });
                 } else {
                     if wants_trace {
                         self.trace(client, &done, &mut reply);

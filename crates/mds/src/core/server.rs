@@ -107,6 +107,10 @@ pub struct Server {
 
     pub(crate) last_seq: u64,
     pub(crate) safe_seq: u64,
+    /// Events up to this one are sent without delay.
+    pub(crate) hurried: u64,
+    /// Since when the journal has entries that were not sent (monotonic).
+    unsent_since: Option<Duration>,
     /// The event that opened this segment of the journal.
     pub(crate) segment_start: u64,
     pub(crate) settles: VecDeque<Settle>,
@@ -170,6 +174,8 @@ impl Server {
             stirred: BTreeSet::new(),
             last_seq: 0,
             safe_seq: 0,
+            hurried: 0,
+            unsent_since: None,
             segment_start: 0,
             settles: VecDeque::new(),
             dirty: BTreeSet::new(),
@@ -207,7 +213,10 @@ impl Server {
                     break;
                 }
             }
-            self.disk.flush(self.now, &mut self.out);
+            let is_due = self.journal_due().is_some_and(|at| at <= now.mono);
+            let all = is_due || self.hurried > self.safe_seq || self.settings.journal_delay.is_zero();
+            self.disk.flush(all, now, &mut self.out);
+            self.unsent_since = self.disk.has_unsent().then(|| self.unsent_since.unwrap_or(now.mono));
         }
         out.append(&mut self.out);
     }
@@ -242,7 +251,23 @@ impl Server {
 
     /// When a `Tick` is due (monotonic); `None` while the rank is not served.
     pub fn deadline(&self) -> Option<Duration> {
-        (self.state != MdsState::NULL).then_some(self.next_tick)
+        let next = self.journal_due().map_or(self.next_tick, |at| at.min(self.next_tick));
+        (self.state != MdsState::NULL).then_some(next)
+    }
+
+    /// Whether the journal has entries that were not sent yet. For tests.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent_since.is_some()
+    }
+
+    /// When entries of the journal are sent that nobody waits for.
+    fn journal_due(&self) -> Option<Duration> {
+        self.unsent_since.map(|since| since.saturating_add(self.settings.journal_delay))
+    }
+
+    /// Somebody waits for an event: it goes to the journal at once, and what comes before it.
+    pub(crate) fn hurry(&mut self, seq: u64) {
+        self.hurried = self.hurried.max(seq);
     }
 
     /// The state that this server has by the newest map.
@@ -325,8 +350,14 @@ impl Server {
         self.settles.push_back(Settle { seq, inodes, names, then: Vec::new() });
     }
 
-    /// What is to happen when the newest event is safe.
+    /// What is to happen when the newest event is safe, which somebody waits for.
     pub(crate) fn when_safe(&mut self, seq: u64, then: Then) {
+        self.hurry(seq);
+        self.when_safe_at_last(seq, then);
+    }
+
+    /// The same where nobody waits.
+    pub(crate) fn when_safe_at_last(&mut self, seq: u64, then: Then) {
         if seq <= self.safe_seq {
             return self.do_then(then);
         }

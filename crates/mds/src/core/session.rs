@@ -175,7 +175,7 @@ impl Server {
             SessionOp::REQUEST_OPEN => self.open_session(client, m),
             SessionOp::REQUEST_RENEWCAPS => self.renew_session(client, m.seq),
             SessionOp::REQUEST_CLOSE => self.close_session(client, m.seq),
-            SessionOp::REQUEST_FLUSH_MDLOG => {}
+            SessionOp::REQUEST_FLUSH_MDLOG => self.hurry(self.last_seq),
             _ => {}
         }
     }

@@ -313,7 +313,7 @@ impl Server {
         change.blob.truncate_finish.insert(ino, segment);
         self.touch_inode(&mut change, ino);
         let seq = self.commit(change);
-        self.when_safe(seq, Then::Stray(ino));
+        self.when_safe_at_last(seq, Then::Stray(ino));
         self.wake(&Wait::File(ino));
     }
 

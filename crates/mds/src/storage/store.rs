@@ -203,12 +203,12 @@ impl Storage {
             None => {}
         }
         self.pump();
-        self.flush(now);
+        self.flush(false, now);
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
-        self.flush(now);
+        self.flush(false, now);
     }
 
     /// When [`Self::tick`] is due (monotonic); `None` while nothing needs one.
@@ -319,12 +319,18 @@ impl Storage {
         self.log.append(&event.to_bytes())
     }
 
-    /// Sends what was appended. Cheap: to be called at the end of every input.
-    pub fn flush(&mut self, now: Now) {
+    /// Whether entries wait for [`Self::flush`].
+    pub fn has_unsent(&self) -> bool {
+        self.log.has_unsent()
+    }
+
+    /// Sends what else is to be sent, and with `all` what was appended; many entries are sent in any case. Cheap:
+    /// to be called at the end of every input.
+    pub fn flush(&mut self, all: bool, now: Now) {
         self.now = now;
         let Settings { head_interval, trims_at_once, .. } = self.settings;
-        self.log.flush(now.mono, head_interval, trims_at_once, &mut self.desk);
-        self.purge.journal.flush(now.mono, head_interval, trims_at_once, &mut self.desk);
+        self.log.flush(all, now.mono, head_interval, trims_at_once, &mut self.desk);
+        self.purge.journal.flush(true, now.mono, head_interval, trims_at_once, &mut self.desk);
     }
 
     /// Entries before `pos` (a position where one begins, at most what is safe) are not needed any more:

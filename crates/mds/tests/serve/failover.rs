@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use cephfs::{Answer, Call, Node};
 use maps::MdsState;
+use mds::Settings;
 use messages::fs::FileLock;
 use messages::fs::{LockKind, LockType};
 use types::Errno;
@@ -11,8 +13,9 @@ use types::Errno;
 use crate::world::{World, name};
 
 /// Some changes of one client, seen by another in the end. The server dies before operation `at`.
-fn script(at: usize) -> (bool, Vec<(&'static str, usize)>) {
-    let mut w = World::mounted(2);
+fn script(journal_delay: Duration, at: usize) -> (bool, Vec<(&'static str, usize)>) {
+    let mut w = World::with(Settings { journal_delay, ..Settings::default() }, &["allow *"; 2]);
+    (0..2).for_each(|i| drop(w.ok(i, Call::Mount { path: Bytes::new() })));
     w.dies_in = Some(at);
     w.mkdir(0, "d").expect("made");
     w.put(0, "d/f", "hello");
@@ -47,18 +50,19 @@ fn script(at: usize) -> (bool, Vec<(&'static str, usize)>) {
     (has_died, steps)
 }
 
+/// With each event in a write of its own, and with several in one.
 #[test]
 fn the_server_dies_at_every_write() {
-    let mut at = 0;
-    loop {
-        let (has_died, _) = script(at);
-        if !has_died {
-            break;
+    let mut writes = Vec::new();
+    for delay in [Duration::ZERO, Settings::default().journal_delay] {
+        let mut at = 0;
+        while script(delay, at).0 {
+            at += 1;
+            assert!(at < 500, "the script ends");
         }
-        at += 1;
-        assert!(at < 500, "the script ends");
+        writes.push(at);
     }
-    assert!(at > 10, "it wrote something: {at}");
+    assert!(writes[0] > 10 && writes[1] > 2 && writes[1] < writes[0], "{writes:?}");
 }
 
 /// Two deaths, the second while the first is being mended.

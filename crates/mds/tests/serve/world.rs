@@ -469,10 +469,23 @@ impl World {
 
     pub fn settle(&mut self) {
         let mut steps = 0;
-        while self.step() {
+        while self.step() || self.wait_for_journal() {
             steps += 1;
             assert!(steps < 200_000, "it does not come to rest");
         }
+    }
+
+    /// Lets the time pass after which the server sends what its journal has. False: it has sent everything.
+    fn wait_for_journal(&mut self) -> bool {
+        let soon = self.now.mono + self.settings.journal_delay;
+        if !self.server.has_unsent() {
+            return false;
+        }
+        let at = self.server.deadline().expect("it has something to do").min(soon);
+        self.now.wall = self.now.wall.plus(at.saturating_sub(self.now.mono));
+        self.now.mono = self.now.mono.max(at);
+        self.serve(Input::Tick);
+        true
     }
 
     /// What was said late comes now. How many words.

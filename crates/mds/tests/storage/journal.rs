@@ -203,7 +203,7 @@ fn what_is_expired_is_trimmed_once_the_header_says_so() {
     }
     assert!(bed.objects.find("200.00000001").is_some());
     bed.storage.mark_expired(ends[5]);
-    bed.storage.flush(bed.now);
+    bed.storage.flush(true, bed.now);
     bed.collect();
     assert_eq!(bed.waiting.len(), 1, "the header, and nothing before it is durable: {:?}", bed.waiting);
     assert_eq!(bed.run(), [Event::Expired(ends[5])]);
@@ -223,7 +223,7 @@ fn objects_that_a_crash_left_behind_are_trimmed_later() {
     let ends: Vec<u64> = (0..4).map(|n| bed.append(n, 3_000_000)).collect();
     bed.run();
     bed.storage.mark_expired(ends[3]);
-    bed.storage.flush(bed.now);
+    bed.storage.flush(true, bed.now);
     bed.collect();
     bed.step(0);
     assert!(bed.objects.find("200.00000001").is_some());
@@ -294,7 +294,7 @@ fn a_rank_that_was_outrun_says_so() {
     let ends: Vec<u64> = (1..6).map(|n| active.append(n, 3_000_000)).collect();
     active.run();
     active.storage.mark_expired(ends[3]);
-    active.storage.flush(active.now);
+    active.storage.flush(true, active.now);
     active.run();
     standby.objects = active.objects;
     standby.storage.follow();
@@ -315,7 +315,7 @@ fn a_write_that_is_refused_ends_the_rank() {
         // Nothing follows.
         bed.events.clear();
         bed.storage.append(&entry(1, 100));
-        bed.storage.flush(bed.now);
+        bed.storage.flush(true, bed.now);
         assert_eq!(bed.run(), []);
     }
 }

@@ -202,12 +202,13 @@ impl Bed {
         let reply = self.objects.execute(&op);
         self.executed += 1;
         self.storage.done(self.now, op.id, reply);
+        self.storage.flush(true, self.now);
         self.collect();
     }
 
     /// Executes everything, and answers what was told.
     pub fn run(&mut self) -> Vec<Event> {
-        self.storage.flush(self.now);
+        self.storage.flush(true, self.now);
         self.collect();
         while !self.waiting.is_empty() {
             self.step(0);
@@ -218,7 +219,7 @@ impl Bed {
     /// Appends an entry of about `bytes` and answers where it ends.
     pub fn append(&mut self, n: u64, bytes: usize) -> u64 {
         let end = self.storage.append(&entry(n, bytes));
-        self.storage.flush(self.now);
+        self.storage.flush(true, self.now);
         self.collect();
         end
     }

@@ -66,7 +66,7 @@ fn an_inode_is_not_let_go_before_the_queue_has_it() {
     let item = file(0x100, 1);
     fill(&mut bed.objects, &item, 1);
     bed.storage.purge(Tag(1), &item);
-    bed.storage.flush(bed.now);
+    bed.storage.flush(true, bed.now);
     bed.collect();
     assert_eq!((bed.waiting.len(), bed.events.len(), left(&bed.objects).len()), (1, 0, 1));
     assert!(bed.waiting[0].object.name.starts_with("500."), "{:?}", bed.waiting);
@@ -112,7 +112,7 @@ fn a_crash_at_every_operation_loses_no_item() {
             fill(&mut bed.objects, item, 3);
             bed.storage.purge(Tag(n as u64), item);
         }
-        bed.storage.flush(bed.now);
+        bed.storage.flush(true, bed.now);
         bed.collect();
         let mut steps = 0;
         while steps < dies_at && !bed.waiting.is_empty() {
@@ -142,7 +142,7 @@ fn a_long_queue_is_worked_off_in_portions() {
         fill(&mut bed.objects, &item, 5);
         bed.storage.purge(Tag(n), &item);
     }
-    bed.storage.flush(bed.now);
+    bed.storage.flush(true, bed.now);
     bed.collect();
     let mut most = 0;
     while !bed.waiting.is_empty() {
@@ -160,7 +160,7 @@ fn what_cannot_be_removed_is_counted_and_a_blocklisted_server_ends() {
     let mut bed = Bed::fresh();
     for (n, errno, is_end) in [(1, Errno::EPERM, false), (2, mds::storage::BLOCKLISTED, true)] {
         bed.storage.purge(Tag(n), &file(n, 1));
-        bed.storage.flush(bed.now);
+        bed.storage.flush(true, bed.now);
         bed.collect();
         while bed.waiting.front().is_some_and(|op| op.object.pool == POOL) {
             bed.step(0);
@@ -182,7 +182,7 @@ fn an_item_that_is_not_understood_stops_the_queue_and_not_the_rank() {
     let mut bed = Bed::fresh();
     bed.storage.purge(Tag(1), &file(0x100, 1));
     bed.storage.purge(Tag(2), &file(0x200, 1));
-    bed.storage.flush(bed.now);
+    bed.storage.flush(true, bed.now);
     bed.collect();
     bed.step(0);
     // The first item's action.
@@ -202,7 +202,7 @@ fn an_item_that_is_not_understood_stops_the_queue_and_not_the_rank() {
         "{events:?}"
     );
     next.storage.purge(Tag(3), &file(0x300, 1));
-    next.storage.flush(next.now);
+    next.storage.flush(true, next.now);
     assert_eq!(next.run(), [Event::Done { tag: Tag(3) }]);
 }
 

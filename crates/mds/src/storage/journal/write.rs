@@ -14,6 +14,9 @@ use crate::storage::desk::Desk;
 /// Bytes of an object of a journal that is made. Source: file_layout_t::get_default.
 const OBJECT_BYTES: u32 = 4 << 20;
 
+/// Bytes of entries that do not wait for more.
+const MANY: usize = 256 << 10;
+
 /// The header of a journal that is made: entries begin in the second object.
 pub(in crate::storage) fn fresh_header(pool: PoolId) -> JournalHeader {
     let at = u64::from(OBJECT_BYTES);
@@ -105,9 +108,15 @@ impl Journal {
         self.write_pos
     }
 
-    /// Sends what may be sent now.
+    /// Whether there are entries that were not sent.
+    pub(in crate::storage) fn has_unsent(&self) -> bool {
+        !self.write.pending.is_empty()
+    }
+
+    /// Sends what may be sent now; `all`: entries too, which otherwise are sent when there are many.
     pub(in crate::storage) fn flush(
         &mut self,
+        all: bool,
         now: Duration,
         interval: Duration,
         trims: usize,
@@ -117,7 +126,9 @@ impl Journal {
             return;
         }
         self.clear_ahead(desk);
-        self.send_entries(desk);
+        if all || self.write.pending.len() >= MANY {
+            self.send_entries(desk);
+        }
         self.write_head(now, interval, desk);
         self.trim(trims, desk);
     }
