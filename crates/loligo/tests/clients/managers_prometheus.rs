@@ -1,5 +1,5 @@
-//! What a stock ceph-mgr's module `prometheus` and its `iostat` tell of our daemons, beside what the commands of
-//! the monitors and of ours say.
+//! What a stock ceph-mgr's module `prometheus` and its `iostat` tell of our daemons, beside what the commands
+//! of the monitors and of ours say.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
