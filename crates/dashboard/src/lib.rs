@@ -10,8 +10,8 @@
 //! 1. Of the dashboard nothing but the page's own files and the sign-in is answered without a session.
 //! 2. A session's token is known to its owner alone: here is only its hash. It is never a part of an address.
 //! 3. Nothing that the cluster says becomes markup: answers are JSON, and the page shows texts as texts.
-//! 4. Off loopback the dashboard has TLS. The series are told without, as by Ceph's module, unless options say
-//!    otherwise.
+//! 4. Off loopback the dashboard has TLS. The series are told without, as by Ceph's module, unless options
+//!    say otherwise.
 //!
 //! Source: src/pybind/mgr/dashboard (16.2) for paths and shapes.
 #![forbid(unsafe_code)]

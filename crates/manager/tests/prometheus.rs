@@ -1,5 +1,5 @@
-//! What Prometheus is told: the series of a recorded cluster, what hostile daemons can do to them, the history
-//! of health checks, where it is served, and what a large cluster costs.
+//! What Prometheus is told: the series of a recorded cluster, what hostile daemons can do to them, the
+//! history of health checks, where it is served, and what a large cluster costs.
 //!
 //! `cargo test -p manager --test prometheus -- --nocapture` prints the cost.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]

@@ -166,8 +166,7 @@ fn is_name(name: &str) -> Result<(), String> {
     if first && all { Ok(()) } else { Err(format!("the name '{name}'")) }
 }
 
-/// What is wrong with families beyond their form: a series that is there twice, or labels of which some series
-/// have others.
+/// What is wrong with families beyond their form: a series that is there twice.
 ///
 /// # Errors
 /// The first of these, in words.

@@ -1,5 +1,5 @@
-//! What tests share: a simulated block device that fails, a small seeded random number generator, and a strict
-//! reader of what Prometheus is told.
+//! What tests share: a simulated block device that fails, a small seeded random number generator, and a
+//! strict reader of what Prometheus is told.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "device")]

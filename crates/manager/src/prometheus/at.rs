@@ -114,8 +114,8 @@ impl Given<'_> {
         Ok(Some(ip))
     }
 
-    /// Whether both listen at one port of one host, of which both have this address. What makes no sense of the
-    /// other's options is taken for the worst.
+    /// Whether two managers of one host would listen at the same port and address. An option that makes no
+    /// sense is taken for the worst.
     pub fn may_clash(&self, other: &Self) -> bool {
         let everywhere = |ip: Option<IpAddr>| ip.is_none_or(|ip| ip.is_unspecified());
         let same_ip = match (self.ip(), other.ip()) {

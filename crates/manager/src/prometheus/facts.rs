@@ -1,5 +1,5 @@
-//! What the monitors say of the cluster that no map tells a manager: health, the quorum, and what daemons said
-//! of themselves when they began.
+//! What the monitors say of the cluster that no map tells a manager: health, the quorum, and what daemons
+//! said of themselves when they began.
 //!
 //! Source: get_health, get_quorum_status and get_service_list in src/pybind/mgr/prometheus/module.py (16.2).
 

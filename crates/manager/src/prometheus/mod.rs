@@ -114,8 +114,8 @@ impl Prometheus {
         }
     }
 
-    /// What health says of a module that is on and is not served. Ceph's manager gives such a module up, and says
-    /// HEALTH_ERR; here it is tried again, and data is in no danger. Source:
+    /// What health says of a module that is on and is not served. Ceph's manager gives such a module up, and
+    /// says HEALTH_ERR; here it is tried again, and data is in no danger. Source:
     /// PyModuleRegistry::get_health_checks.
     pub fn check(&self) -> Option<(String, HealthCheck)> {
         const WARNING: u8 = 1;
@@ -162,8 +162,8 @@ impl Manager {
         given.at(role, self.own_ip()).map(Some)
     }
 
-    /// Whether the active manager is to serve its series where this one, which stands by, would. A ceph-mgr that
-    /// finds its port taken does not try again.
+    /// Whether the active manager is to serve its series where this one, which stands by, would. A ceph-mgr
+    /// that finds its port taken does not try again.
     fn is_active_there(&self, map: &MgrMap) -> bool {
         let theirs = Given { name: &map.active_name, all: &self.module_options };
         let host = map.active_addrs.0.first().and_then(|a| a.socket).map(|a| a.ip());
