@@ -325,6 +325,40 @@ fn the_manager_is_told_what_perf_dump_shows() {
     assert_eq!(told, 2, "in ten seconds");
 }
 
+/// A hundredth of a core between two reports, which an OSD that is busy with one may spend: a tenth of that
+/// where nothing is done.
+const REPORT_BUSY: Duration = Duration::from_millis(50);
+const REPORT_IDLE: Duration = Duration::from_millis(5);
+
+#[test]
+fn what_reports_take_of_an_osd_is_bounded() {
+    let (mut s, pool) = cluster(1, 1, 1, 200, 25);
+    write_all(&mut s, pool, 0..200, 1);
+    s.settle();
+    s.input(0, Input::MgrConnected);
+    configure(&mut s, MMgrConfigure { period_s: 5, threshold: 5, ..MMgrConfigure::default() });
+    let mut costs = [Vec::new(), Vec::new()];
+    for round in 0..10u8 {
+        let is_busy = round % 2 == 1;
+        if is_busy {
+            write_all(&mut s, pool, 0..200, round);
+            s.until("written", |s| s.client.is_idle());
+        }
+        s.nodes[0].told_mgr.clear();
+        s.mono += Duration::from_secs(5);
+        costs[usize::from(is_busy)].push(s.time_of(0, Input::Tick));
+        let told = &s.nodes[0].told_mgr;
+        let pgs =
+            told.iter().find_map(|m| if let Message::PgStats(m) = m { Some(m.pg_stats.len()) } else { None });
+        assert!(told.iter().any(|m| matches!(m, Message::MgrReport(_))), "{told:?}");
+        assert!(!is_busy || pgs > Some(100), "{pgs:?}");
+    }
+    println!("idle {:?}, busy {:?}", costs[0], costs[1]);
+    // The machine's other work may stand in the way of some.
+    let least = costs.map(|all| all.into_iter().min().expect("some"));
+    assert!(least[0] < REPORT_IDLE && least[1] < REPORT_BUSY, "{least:?}");
+}
+
 #[test]
 fn the_manager_hears_what_clients_do_to_images() {
     let (mut s, pool) = cluster(1, 1, 1, 1, 23);

@@ -220,6 +220,17 @@ impl Sim {
         self.start(osd);
     }
 
+    /// How long it takes an OSD to handle an input; what comes of that is carried out.
+    pub fn time_of(&mut self, osd: i32, input: Input) -> Duration {
+        let now = self.now();
+        let core = self.nodes[osd as usize].core.as_mut().expect("it runs");
+        let (mut out, begin) = (Vec::new(), std::time::Instant::now());
+        core.handle(now, input, &mut out);
+        let took = begin.elapsed();
+        self.effects(osd, out);
+        took
+    }
+
     pub fn input(&mut self, osd: i32, input: Input) {
         let now = self.now();
         let Some(core) = &mut self.nodes[osd as usize].core else { return };
