@@ -84,6 +84,37 @@ fn requests_are_counted_as_cephs_osds_count_them() {
     }
 }
 
+/// How long each read, write and flush of a disk takes longer, so that it is what a client waits for most.
+const DISK_MS: u32 = 20;
+
+/// Half of a write's time at least is an OSD's, as the client measures it, and no more than the whole.
+#[test]
+fn latencies_of_osds_lie_between_half_and_all_of_the_clients() {
+    if !cfg!(feature = "test-medium") {
+        println!("skipped: the disks of this build cannot be slowed");
+        return;
+    }
+    let c = Cluster { dir: tempfile::tempdir().expect("a temporary folder") };
+    let mut up = Command::new(crate::cluster::binary());
+    up.args(["up", "--detach", "--mon-port", &crate::cluster::mon_port(), "--data"]).arg(c.data());
+    let out = up.env("LOLIGO_TWIN", format!("delay-ms={DISK_MS}")).output().expect("loligo runs");
+    assert!(out.status.success(), "{}", text(&out));
+    c.managed();
+    c.pool("p", 8);
+    let (ops, sum) = (sums(&c)[2], seconds(&c, "op_w_latency"));
+    let said = c.ok(
+        "rados",
+        &["-p", "p", "bench", "120", "write", "-b", "4096", "--max-objects", "60", "-t", "1", "--no-cleanup"],
+    );
+    let of = |name: &str| said.lines().find_map(|l| l.strip_prefix(name)?.trim().parse::<f64>().ok());
+    let client = of("Average Latency(s):").expect("a latency");
+    // Those are the objects, and the benchmark's own note of them.
+    let osd = (seconds(&c, "op_w_latency") - sum) / (sums(&c)[2] - ops) as f64;
+    println!("the client waits {client} s, the OSD measures {osd} s");
+    assert!(client * 1000.0 > f64::from(DISK_MS), "the disk is slow: {client} s");
+    assert!(osd >= client / 2.0 && osd <= client, "{osd} s of {client} s");
+}
+
 /// `rbd bench`, which ends with the test.
 struct Writer(Child);
 
