@@ -1,6 +1,7 @@
 //! Ceph's manager and ours take over from each other, killed in turn, while clients work.
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -63,22 +64,27 @@ impl Drop for Writer {
 }
 
 /// fio on an image by librbd, until it is told to end: it reads what it wrote and proves it, 32 blocks later.
-struct Fio(Child);
+pub struct Fio(Child);
 
 impl Fio {
     fn start(c: &Cluster) -> Self {
         c.ok("rbd", &["create", "p/image", "--size", "32M"]);
+        Self::on(&c.data().join("ceph.conf"))
+    }
+
+    /// On `p/image` of the cluster that this file leads to.
+    pub fn on(conf: &Path) -> Self {
         let words = "--name=switch --ioengine=rbd --clientname=admin --pool=p --rbdname=image --rw=randwrite --bs=4k \
                      --iodepth=8 --rate_iops=200 --loops=1000000 --verify=crc32c --verify_backlog=32 \
                      --verify_fatal=1 --verify_state_save=0 --output-format=json";
         let mut command = Command::new("fio");
-        command.args(words.split_whitespace()).env("CEPH_CONF", c.data().join("ceph.conf"));
+        command.args(words.split_whitespace()).env("CEPH_CONF", conf);
         command.stdout(Stdio::piped());
         Self(command.spawn().expect("fio is installed"))
     }
 
     /// How many blocks it wrote and how many it proved.
-    fn end(mut self) -> [u64; 2] {
+    pub fn end(mut self) -> [u64; 2] {
         let pid = self.0.id().to_string();
         let running = self.0.try_wait().expect("a child").is_none();
         assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success() && running);

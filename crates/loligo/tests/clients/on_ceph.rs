@@ -1,11 +1,15 @@
 //! Our manager in the place of Ceph's, on Ceph's own monitors and OSDs.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, until};
+use crate::managers_act::wanted;
+use crate::managers_switch::Fio;
 use crate::real_ceph::{RealCeph, installed};
 
 /// Commands whose answers are compared.
@@ -264,6 +268,56 @@ fn an_osd_that_stands_still_is_followed(c: &RealCeph) {
     c.signal("osd.2", Signal::CONT);
     clean(c);
     until("nothing of it", || !says("OSD_DOWN") && !says("PG_DEGRADED"));
+}
+
+/// What is said while an OSD of Ceph's ends and comes back under a client's load, by Ceph's manager and ours.
+#[test]
+fn an_osd_that_ends_under_load_is_followed_as_by_cephs_manager() {
+    if !wanted() || !installed() {
+        return;
+    }
+    let mut c = RealCeph::with_osds();
+    c.ceph("osd pool create p 8");
+    c.ceph("osd pool application enable p rbd");
+    c.start("ceph-mgr", "mgr.y", &[]);
+    c.in_charge("y");
+    c.start_ours("mgr.x", &[]);
+    until("one that stands by", || c.json("mgr stat")["num_standby"] == 1);
+    c.run("rbd", &["create", "p/image", "--size", "32M"]);
+    let fio = Fio::on(Path::new(&c.conf()));
+    let mut progress = Vec::new();
+    for (manager, next) in [("y", "x"), ("x", "y")] {
+        progress.push(ends_and_comes_back(&mut c));
+        c.ceph(&format!("mgr fail {manager}"));
+        c.in_charge(next);
+        until("one that stands by", || c.json("mgr stat")["num_standby"] == 1);
+    }
+    assert_eq!(progress[0], progress[1], "Ceph's and ours");
+    let [written, proved] = fio.end();
+    assert!(written > 0 && proved > 0);
+}
+
+/// The states that PGs are in while the OSD is gone, when nothing changes any more.
+fn ends_and_comes_back(c: &mut RealCeph) -> BTreeSet<String> {
+    let codes = |c: &RealCeph| -> BTreeSet<String> {
+        let checks = c.json("health")["checks"].clone();
+        checks.as_object().into_iter().flatten().map(|(code, _)| code.clone()).collect()
+    };
+    clean(c);
+    let before = codes(c);
+    c.stop("osd.2");
+    let wanted: BTreeSet<String> =
+        before.iter().cloned().chain(["OSD_DOWN", "PG_DEGRADED"].map(str::to_owned)).collect();
+    let states = |c: &RealCeph| pg_states(c).into_iter().collect::<BTreeSet<_>>();
+    let settled = ["active+clean", "active+undersized", "active+undersized+degraded"].map(str::to_owned);
+    until("word of an OSD that has ended", || {
+        codes(c) == wanted && states(c).iter().all(|s| settled.contains(s))
+    });
+    let seen = states(c);
+    c.start("ceph-osd", "osd.2", &[]);
+    clean(c);
+    until("no word of it", || codes(c) == before);
+    seen
 }
 
 #[test]

@@ -282,6 +282,12 @@ impl RealCeph {
         rustix::process::kill_process(pid, signal).expect("it runs");
     }
 
+    /// Ends a daemon as its service does: an OSD keeps what it has in memory.
+    pub fn stop(&mut self, name: &str) {
+        self.signal(name, rustix::process::Signal::TERM);
+        self.ends(name);
+    }
+
     /// Epochs of all maps that the monitors keep.
     pub fn epochs(&self) -> [u64; 4] {
         let epoch = |line: &str| self.json(line)["epoch"].as_u64().expect("an epoch");
