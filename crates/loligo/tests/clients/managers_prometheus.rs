@@ -124,19 +124,24 @@ fn cephs_prometheus_module_tells_what_is_so() {
     c.ok("rados", &["-p", "p", "bench", "1", "write", "-b", "65536", "-t", "4", "--no-cleanup"]);
     let load = Load::start(&c);
     iostat_shows_writes(&c);
+    // Ceph's manager starts anew for a module, and another one may take its place: it is on before. Each has a
+    // port of its own, for a standby of Ceph's takes it as well.
+    let [port, other] = [(); 2].map(|()| mon_port().parse::<u16>().expect("a port"));
+    for (name, value) in [
+        ("server_addr", "127.0.0.1".to_owned()),
+        ("server_port", other.to_string()),
+        ("z/server_port", port.to_string()),
+        ("scrape_interval", "1".to_owned()),
+    ] {
+        c.ceph(&format!("config set mgr mgr/prometheus/{name} {value}"));
+    }
+    c.ceph("mgr module enable prometheus");
     let _z = CephMgr::start(&c, "z");
     until("a manager that stands by", || answer(&c, "mgr stat")["num_standby"] == 1);
     c.ceph("mgr fail x");
     in_charge(&c, "z");
     iostat_shows_writes(&c);
     drop(load);
-    let port: u16 = mon_port().parse().expect("a port");
-    for (name, value) in [("server_addr", "127.0.0.1".to_owned()), ("server_port", port.to_string())] {
-        c.ceph(&format!("config set mgr mgr/prometheus/{name} {value}"));
-    }
-    c.ceph("config set mgr mgr/prometheus/scrape_interval 1");
-    // Ours, which stands by on the same host, has it too, and leaves the port to the one in charge.
-    c.ceph("mgr module enable prometheus");
     let mut last = None;
     until("metrics that are true", || {
         let found = differs(&c, &metrics(port));
