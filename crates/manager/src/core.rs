@@ -61,6 +61,8 @@ const STEPS_EVERY: Duration = Duration::from_millis(500);
 /// OSDs that come up together are asked for together.
 const DISKS_AFTER: Duration = Duration::from_secs(2);
 const EARLY_LIMIT: usize = 4_096;
+/// Those of one OSD, which may be as large as a message.
+const EARLY_OF_ONE: usize = 8;
 /// How long a command waits for the monitors to say which disks there are.
 const DEFERRED: Duration = Duration::from_secs(5);
 
@@ -804,8 +806,10 @@ impl Manager {
                 }
             }
             _ => {
-                if self.early.len() >= EARLY_LIMIT {
-                    self.early.pop_front();
+                let of_osd = self.early.iter().filter(|(of, ..)| *of == osd).count();
+                let first = self.early.iter().position(|(of, ..)| of_osd < EARLY_OF_ONE || *of == osd);
+                if of_osd >= EARLY_OF_ONE || self.early.len() >= EARLY_LIMIT {
+                    first.map(|i| self.early.remove(i));
                 }
                 self.early.push_back((osd, conn, report));
             }

@@ -36,6 +36,8 @@ const ABOUT_BYTES: usize = 64 << 10;
 const OPTIONS_BYTES: usize = 1 << 20;
 /// Bytes of what all services of one key say of themselves when they register.
 const OWNER_BYTES: usize = 128 << 10;
+/// Bytes of options of all services of one key, as they come.
+const OWNER_OPTIONS_BYTES: usize = 512 << 10;
 /// Bytes of a service's tasks.
 const TASKS_BYTES: usize = 4 << 10;
 
@@ -66,6 +68,8 @@ pub struct Daemon {
     pub ignored: BTreeMap<String, String>,
     /// Every option's default; empty when it told none.
     pub defaults: BTreeMap<String, String>,
+    /// As they came, of `config` and of `defaults`.
+    options_bytes: [usize; 2],
     pub status: BTreeMap<String, String>,
     pub status_stamp: Utime,
     pub last_beacon: Utime,
@@ -127,12 +131,13 @@ impl Daemons {
     }
 
     fn register(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, key: DaemonKey, m: MMgrOpen) {
+        let room = self.room_for_options(&key, peer);
         let daemon = self.daemons.entry(key.clone()).or_default();
         daemon.conn = Some(conn);
         daemon.counters = Counters::default();
         daemon.owner = Some(peer.auth_name.clone());
-        daemon.take_config(&m.config);
-        daemon.take_defaults(m.config_defaults);
+        daemon.take_defaults(m.config_defaults, room);
+        daemon.take_config(&m.config, room);
         let Some(service) = m.service else { return };
         daemon.status = service.status;
         daemon.status_stamp = now.wall;
@@ -190,6 +195,17 @@ impl Daemons {
             entry.map_or(0, |entry| size(&entry.metadata)) + size(&d.status)
         });
         held.sum::<usize>() + metadata + status <= OWNER_BYTES
+    }
+
+    /// For how many bytes of options there is room: those of services have a share for each key.
+    fn room_for_options(&self, key: &DaemonKey, peer: &PeerInfo) -> usize {
+        if ServiceMap::is_cluster_daemon(&key.service) {
+            return 2 * OPTIONS_BYTES;
+        }
+        let of_key =
+            self.daemons.iter().filter(|(k, d)| *k != key && d.owner.as_ref() == Some(&peer.auth_name));
+        let held: usize = of_key.flat_map(|(_, d)| d.options_bytes).sum();
+        OWNER_OPTIONS_BYTES.saturating_sub(held)
     }
 
     /// For how many more counters there is room for this daemon: services have a share of their own, and each
@@ -253,8 +269,9 @@ impl Daemons {
     /// Takes what else a report says; whether that changes the cluster's health.
     pub fn reported(&mut self, now: Now, conn: ConnId, peer: &PeerInfo, m: &MMgrReport) -> bool {
         let key = key(peer, &m.service_name, &m.daemon_name);
+        let room = self.room_for_options(&key, peer);
         let Some(daemon) = self.daemons.get_mut(&key).filter(|d| d.conn == Some(conn)) else { return false };
-        daemon.take_config(&m.config);
+        daemon.take_config(&m.config, room);
         // Only these report on the cluster's health. Source: DaemonServer::handle_report.
         let of_cluster = matches!(peer.name.entity_type(), Some(EntityType::Osd | EntityType::Mon));
         let metrics = if of_cluster { m.health_metrics.as_slice() } else { &[] };
@@ -343,23 +360,26 @@ impl Daemons {
 
 impl Daemon {
     /// Bytes that do not decode leave the last values.
-    pub fn take_config(&mut self, bytes: &Bytes) {
-        if bytes.len() > OPTIONS_BYTES {
+    pub fn take_config(&mut self, bytes: &Bytes, room: usize) {
+        if bytes.len().saturating_add(self.options_bytes[1]) > room {
             return;
         }
         let decode = |r: &mut Reader| Ok::<_, DecodeError>((Decode::decode(r)?, Decode::decode(r)?));
         if let Ok((config, ignored)) = decode(&mut Reader::new(bytes.clone())) {
             self.config = config;
             self.ignored = ignored;
+            self.options_bytes[0] = bytes.len();
         }
     }
 
-    pub fn take_defaults(&mut self, bytes: Bytes) {
-        if bytes.len() > OPTIONS_BYTES {
+    pub fn take_defaults(&mut self, bytes: Bytes, room: usize) {
+        let length = bytes.len();
+        if length.saturating_add(self.options_bytes[0]) > room {
             return;
         }
         if let Ok(defaults) = BTreeMap::from_bytes(bytes) {
             self.defaults = defaults;
+            self.options_bytes[1] = length;
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct Monitor {
     /// What the leader knows of OSDs and does not replicate.
     pub(crate) watch: OsdWatch,
     pub(crate) mgr_seen: BTreeMap<u64, Duration>,
+    /// When managers were last looked at.
+    pub(crate) mgr_ticked: Option<Duration>,
     /// The manager that last took its own place, and until when (monotonic) that is made up for.
     pub(crate) mgr_restarts: Option<(String, Duration)>,
     /// Beacons of metadata servers, by daemon.
@@ -172,6 +174,7 @@ impl Monitor {
             snapshot_index: index,
             watch: OsdWatch::default(),
             mgr_seen: BTreeMap::new(),
+            mgr_ticked: None,
             mgr_restarts: None,
             mds_seen: BTreeMap::new(),
             mds_comes: BTreeMap::new(),
@@ -320,6 +323,7 @@ impl Monitor {
         self.ids_asked = None;
         self.watch = OsdWatch::default();
         self.mgr_seen.clear();
+        self.mgr_ticked = None;
         self.mds_seen.clear();
         self.mds_comes.clear();
         self.mds_ticked = None;

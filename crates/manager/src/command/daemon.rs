@@ -101,8 +101,8 @@ impl Daemon {
     /// The manager itself.
     fn of_options(options: &Values) -> Self {
         let mut own = Self::default();
-        own.take_config(&options.encode_for_manager());
-        own.take_defaults(Values::encode_defaults());
+        own.take_config(&options.encode_for_manager(), usize::MAX);
+        own.take_defaults(Values::encode_defaults(), usize::MAX);
         own
     }
 

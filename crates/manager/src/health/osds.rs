@@ -20,6 +20,8 @@ use crate::sums::Sums;
 
 /// Pairs of OSDs in the detail of slow heartbeats.
 const MAX_PAIRS: usize = 10;
+/// Characters of what a store complains of.
+const MAX_TEXT: usize = 256;
 /// Different codes of alerts; OSDs give them their names.
 const MAX_CODES: usize = 64;
 
@@ -83,7 +85,10 @@ fn alerts(sums: &Sums, out: &mut Checks) {
     for (osd, alerts) in &sums.osds.alerts {
         for (code, text) in alerts.iter().take(MAX_DETAIL) {
             if by_code.len() < MAX_CODES || by_code.contains_key(code.as_str()) {
-                by_code.entry(code).or_default().push(format!(" osd.{osd} {text}"));
+                by_code
+                    .entry(code)
+                    .or_default()
+                    .push(format!(" osd.{osd} {}", text.chars().take(MAX_TEXT).collect::<String>()));
             }
         }
     }

@@ -156,6 +156,7 @@ impl Manager {
         let given = self.prometheus_options();
         let role = match self.confirmed {
             true => Role::Active,
+            false if map.active_gid == 0 => return Ok(None),
             false if !map.standbys.contains_key(&self.gid) || self.is_active_there(map) => return Ok(None),
             false => given.standby(map.services.get(MODULE).cloned().unwrap_or_default())?,
         };

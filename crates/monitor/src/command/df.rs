@@ -162,7 +162,7 @@ impl<'a> PoolLine<'a> {
         let (sum, store) = (&usage.stat.stats.sum, &usage.stat.store_stats);
         let mut raw_rate = raw_used_rate(map, pool);
         if sum.num_object_copies > 0 {
-            let whole = sum.num_object_copies - sum.num_objects_degraded;
+            let whole = sum.num_object_copies.saturating_sub(sum.num_objects_degraded);
             raw_rate *= whole as f32 / sum.num_object_copies as f32;
         }
         // In single precision, as Ceph computes them.

@@ -132,6 +132,11 @@ impl Monitor {
     pub(crate) fn tick_mgr(&mut self, now: Now, batch: &mut Batch) {
         let mgr = Arc::clone(&batch.state().mgr);
         let grace = self.settings.span(&self.state, "mon_mgr_beacon_grace");
+        let last = self.mgr_ticked.replace(now.mono).unwrap_or(now.mono);
+        if now.mono.saturating_sub(last) > grace / 2 {
+            // It was this monitor that was away: beacons may wait to be read. Source: MgrMonitor::tick.
+            self.mgr_seen.values_mut().for_each(|seen| *seen = now.mono);
+        }
         let mut silent = |gid: u64| {
             let seen = *self.mgr_seen.entry(gid).or_insert(now.mono);
             now.mono.saturating_sub(seen) > grace
@@ -191,6 +196,8 @@ impl Monitor {
                 return self.refuse_report(now, batch, m.gid, (Fault::Digest, error.to_string()));
             }
         };
+        // An OSD may have said what it likes.
+        digest.clamp();
         if let Some(Err(why)) = digest.services.take().map(|map| take_services(now, batch, map)) {
             self.refuse_report(now, batch, m.gid, (Fault::ServiceMap, why));
         }

@@ -11,10 +11,7 @@ use types::{PoolId, SnapId, Utime};
 
 use crate::state::{OsdSums, OsdUsage, PgDigest, PoolUsage, Rates};
 
-/// Counts above this are nonsense; products of those below with a kibibyte or with copies still fit.
-const MOST: i64 = 1 << 50;
-/// PG states that are told apart: a cluster has some tens, and the sum of their PGs must fit.
-const STATES_LIMIT: usize = 1_024;
+use super::digest::{MOST, STATES_LIMIT};
 
 impl PgDigest {
     /// What Ceph's manager says of the cluster of this map: pools that do not exist are left out, sums are

@@ -60,7 +60,7 @@ impl PgDigest {
     /// What is left of a digest when nobody stands for it any more: use of space, but neither states of PGs nor rates.
     /// PGs of which nothing is known count as inactive.
     pub fn outdated(old: &Self) -> Self {
-        let pgs: u32 = old.pg_states.values().sum();
+        let pgs = old.num_pgs();
         let mut new = Self { rates: Rates::default(), checks: BTreeMap::new(), ..old.clone() };
         new.progress.clear();
         new.steps.clear();
@@ -119,11 +119,27 @@ wire_struct!(Rates(1, 1) {
 });
 
 impl PgDigest {
+    /// Makes figures of daemons that say nonsense into some that sums and products have room for.
+    pub fn clamp(&mut self) {
+        let states = std::mem::take(&mut self.pg_states).into_iter().take(STATES_LIMIT);
+        self.pg_states = states.map(|(state, n)| (state, n.min(u32::MAX / STATES_LIMIT as u32))).collect();
+        for pool in self.pools.values_mut() {
+            pool.stat.stats.sum = pool.stat.stats.sum.clamped(MOST << 10);
+            pool.stat.store_stats = pool.stat.store_stats.clamped(MOST << 10);
+        }
+        self.osds.values_mut().for_each(|osd| osd.statfs = osd.statfs.clamped(MOST << 10));
+        if let Some(sums) = &mut self.sums {
+            sums.statfs = sums.statfs.clamped(MOST << 10);
+            sums.by_class.values_mut().for_each(|class| *class = class.clamped(MOST << 10));
+        }
+    }
+
     /// Sums over all pools.
     pub fn totals(&self) -> ObjectStatSum {
-        let mut sum = ObjectStatSum::default();
-        self.pools.values().for_each(|p| sum += p.stat.stats.sum);
-        sum
+        self.pools.values().fold(ObjectStatSum::default(), |mut sum, pool| {
+            sum += pool.stat.stats.sum.clamped(MOST << 10);
+            sum.clamped(MOST << 10)
+        })
     }
 
     /// Sums over all OSDs' stores.
@@ -143,22 +159,27 @@ impl PgDigest {
     }
 
     pub fn num_pgs(&self) -> u32 {
-        self.pg_states.values().sum()
+        self.pg_states.values().fold(0, |sum: u32, n| sum.saturating_add(*n))
     }
 }
 
-/// Adds one store's numbers to a sum.
+/// Counts above this are nonsense; products of those below with a kibibyte or with copies still fit.
+pub(super) const MOST: i64 = 1 << 50;
+/// PG states that are told apart: a cluster has some tens, and the sum of their PGs must fit.
+pub(super) const STATES_LIMIT: usize = 1_024;
+
+/// Adds one store's numbers to a sum; an OSD may say what it likes.
 pub fn add_statfs(sum: &mut StoreStatfs, s: &StoreStatfs) {
-    sum.total += s.total;
-    sum.available += s.available;
-    sum.internally_reserved += s.internally_reserved;
-    sum.allocated += s.allocated;
-    sum.data_stored += s.data_stored;
-    sum.data_compressed += s.data_compressed;
-    sum.data_compressed_allocated += s.data_compressed_allocated;
-    sum.data_compressed_original += s.data_compressed_original;
-    sum.omap_allocated += s.omap_allocated;
-    sum.internal_metadata += s.internal_metadata;
+    sum.total = sum.total.saturating_add(s.total);
+    sum.available = sum.available.saturating_add(s.available);
+    sum.internally_reserved = sum.internally_reserved.saturating_add(s.internally_reserved);
+    sum.allocated = sum.allocated.saturating_add(s.allocated);
+    sum.data_stored = sum.data_stored.saturating_add(s.data_stored);
+    sum.data_compressed = sum.data_compressed.saturating_add(s.data_compressed);
+    sum.data_compressed_allocated = sum.data_compressed_allocated.saturating_add(s.data_compressed_allocated);
+    sum.data_compressed_original = sum.data_compressed_original.saturating_add(s.data_compressed_original);
+    sum.omap_allocated = sum.omap_allocated.saturating_add(s.omap_allocated);
+    sum.internal_metadata = sum.internal_metadata.saturating_add(s.internal_metadata);
 }
 
 #[cfg(test)]
@@ -166,6 +187,28 @@ mod tests {
     use codec::{Decode, Encode};
 
     use super::*;
+
+    /// Any OSD's key is enough to say so.
+    #[test]
+    fn figures_that_are_nonsense_end_nothing() {
+        let statfs = |total, allocated| StoreStatfs { total, allocated, ..StoreStatfs::default() };
+        let osd = |s| OsdUsage { statfs: s, ..OsdUsage::default() };
+        let mut pool = PoolUsage::default();
+        (pool.stat.stats.sum.num_object_copies, pool.stat.stats.sum.num_objects_degraded) = (1, i64::MIN);
+        let mut digest = PgDigest {
+            pg_states: [(1, u32::MAX), (2, u32::MAX)].into(),
+            osds: (0..20).map(|i| (i, osd(statfs(u64::MAX, i64::MAX)))).collect(),
+            pools: [(PoolId(1), pool.clone()), (PoolId(2), pool)].into(),
+            ..PgDigest::default()
+        };
+        // As it may lie on a monitor's disk already.
+        assert_eq!((digest.statfs().total, digest.num_pgs()), (u64::MAX, u32::MAX));
+        assert_eq!(PgDigest::outdated(&digest).num_pgs(), u32::MAX);
+        assert_eq!(digest.totals().num_objects_degraded, 0);
+        digest.clamp();
+        assert!(digest.num_pgs() < u32::MAX && digest.osds[&0].statfs.total < u64::MAX);
+        assert_eq!(digest.pools[&PoolId(1)].stat.stats.sum.num_objects_degraded, 0);
+    }
 
     #[test]
     fn digests_of_the_first_form_are_read() {
