@@ -544,7 +544,7 @@ impl Showing {
                 let done = this.named(tag).follow_up(this.letters.removal.clone(), modified);
                 done.then(move |done| match done {
                     // The log has nothing of a delete marker that was not shown, and the change is over.
-                    Ok(()) if is_unlink => again.forget(pending).then(|_| Plan::ok(())),
+                    Ok(()) if is_unlink => again.forget(pending, modified).then(|_| Plan::ok(())),
                     // Others did it.
                     Ok(()) | Err(Error::Raced) => Plan::ok(()),
                     // The index shows it, and whoever reads the name next does what its log says.
@@ -563,7 +563,7 @@ impl Showing {
                     true => Error::NoSuchBucket,
                     false => e,
                 };
-                self.named(tag).forget(self.pending_attr()).then(move |_| Plan::failed(error))
+                self.named(tag).forget(self.pending_attr(), modified).then(move |_| Plan::failed(error))
             }
         })
     }
@@ -647,13 +647,15 @@ impl Named {
     }
 
     /// Takes back that a change began.
-    fn forget(self, pending: Bytes) -> Plan<()> {
+    fn forget(self, pending: Bytes, modified: RealTime) -> Plan<()> {
         let object = match self.site.head_object(&self.bucket, &self.key) {
             Ok(object) => object,
             Err(e) => return Plan::failed(e),
         };
         let is = Op::AttrIs { name: Bytes::from_static(NAME_TAG), value: self.tag };
-        Plan::ask(Request::new(object).op(is).op(Op::RemoveAttr(pending))).and_then(|_| Plan::ok(()))
+        // Data may lie here, whose time stays.
+        let request = Request::new(object).at(modified).op(is);
+        Plan::ask(request.op(Op::RemoveAttr(pending))).and_then(|_| Plan::ok(()))
     }
 
     /// Does what the index's log says, wherever the index is. `Raced` where the name has another tag.

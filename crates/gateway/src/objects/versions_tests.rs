@@ -678,3 +678,15 @@ fn no_version_is_removed_from_a_bucket_that_is_thought_to_have_none() {
     assert_eq!(remove(c, &b, version("k", &id)).unwrap().version, id);
     assert!(ids(c, &b, "k").is_empty());
 }
+
+/// The name at which the change is written down is the head of the version without an id.
+#[test]
+fn a_version_that_goes_leaves_the_times_of_others() {
+    let mut c = Cluster::default();
+    let b = bucket(&mut c);
+    put(&mut c, &with_flags(&b, 0), "k", b"plain").unwrap();
+    let id = put(&mut c, &b, "k", b"new").unwrap();
+    remove(&mut c, &b, version("k", &id)).unwrap();
+    let head = site().head(&b, &Key::plain("k"), 0).run(&mut c).unwrap().unwrap();
+    assert_eq!((head.modified, get(&mut c, &b, Key::plain("k"))), (NOW, Ok("plain".into())));
+}
