@@ -45,7 +45,7 @@ Options of radosgw's that count, from the configuration file or set by `ceph con
 (testing), rgw_crypt_s3_kms_encryption_keys, rgw_crypt_default_encryption_key, rgw_enable_static_website, rgw_dns_s3website_name.
 
 Served: buckets, objects with ranges and conditions, copies, uploads in parts, versions, ACLs, policies of buckets, tags, CORS, forms,
-presigned URLs, quotas, locks on objects, lifecycles, encryption, websites, the admin ops API (/admin); signatures of versions 4 and 2. A request for anything else,
+presigned URLs, quotas, locks on objects, lifecycles with moves to other storage classes, encryption, websites, the admin ops API (/admin); signatures of versions 4 and 2. A request for anything else,
 STS for instance, is answered with 501 NotImplemented. The gateway speaks HTTP; for TLS put a proxy in front of it. Expired objects and
 garbage are removed by any gateway of the zone, radosgw or this one.";
 

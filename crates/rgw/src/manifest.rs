@@ -295,6 +295,23 @@ impl Manifest {
         })
     }
 
+    /// The same parts under names with another prefix, in another place; `None` for what was not uploaded in
+    /// parts, and where two parts would have one name.
+    pub fn parts_moved(&self, object: Object, placement: PlacementRule, prefix: Bytes) -> Option<Self> {
+        let (mut next, runs) = (0, self.runs()?);
+        for run in runs {
+            if u64::from(run.first) < next {
+                return None;
+            }
+            next = u64::from(run.first).checked_add(run.count())?;
+        }
+        let rule = |rule: &ManifestRule| ManifestRule { prefix: Bytes::new(), ..rule.clone() };
+        let rules = self.rules.iter().map(|(at, own)| (*at, rule(own))).collect();
+        let instance = object.key.instance.clone();
+        let tail = Tail { bucket: object.bucket.clone(), placement, instance };
+        Some(Self { object, prefix, rules, tail, ..self.clone() })
+    }
+
     /// What each rule says of parts.
     fn runs(&self) -> Option<impl Iterator<Item = Run> + '_> {
         let of_parts = self.rules.values().all(|rule| rule.first_part > 0);
@@ -465,6 +482,30 @@ mod tests {
             let none = (0..12).filter(|number| !parts.iter().any(|(n, _)| n == number));
             assert!(none.into_iter().all(|number| all.part_numbered(number).is_none()), "{parts:?}");
         }
+    }
+
+    #[test]
+    fn parts_that_move_are_the_same_parts_elsewhere() {
+        let object = Object { key: Key::plain("k"), ..Object::default() };
+        let moved = |all: &Manifest| {
+            let placement = PlacementRule { name: "p".into(), storage_class: "COLD".into() };
+            all.parts_moved(object.clone(), placement, "new".into())
+        };
+        let mut all = whole(&[(1, 10), (2, 10), (5, 7), (9, 1)]);
+        all.rules.values_mut().nth(1).unwrap().prefix = "own".into();
+        let new = moved(&all).unwrap();
+        assert_eq!((new.parts(), new.size), (all.parts(), all.size));
+        for at in 0..all.size {
+            let (old, new) = (all.stripe_at(at).unwrap(), new.stripe_at(at).unwrap());
+            assert_eq!((old.at, old.length, old.offset), (new.at, new.length, new.offset), "{at}");
+            assert!(new.object.key.name.starts_with(b"new.") && new.placement.storage_class == "COLD");
+        }
+        let names: std::collections::BTreeSet<_> =
+            new.stripes(99).into_iter().map(|s| s.object.key.oid()).collect();
+        assert_eq!(names.len(), new.stripes(99).len());
+        // Of two parts with one number the second would lie where the first one does.
+        assert_eq!(moved(&whole(&[(1, 10), (2, 10), (2, 4)])), None);
+        assert_eq!(moved(&Manifest::whole(object.clone(), <_>::default(), "p".into(), 9, 4, 4)), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a gateway does by itself: objects that expire, uploads that nobody completes, garbage. All gateways
+//! What a gateway does by itself: objects that expire or go to another storage class, uploads that nobody completes, garbage. All gateways
 //! work off the same lists, radosgw's as well.
 //!
 //! 1. One request of the work is under way at a time, beside those of clients.
@@ -89,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Has objects expire.
+    /// Has objects expire, or go to other storage classes.
     pub async fn run_lifecycles(&self) {
         let pause = match self.interval {
             0 => LOOK,
@@ -138,13 +138,13 @@ impl Worker {
         let found = self.performer.perform(self.site.lifecycle_of(entry)).await?;
         let Some((bucket, rules)) = found else { return Ok(false) };
         let actions: Vec<Action> = rules.rules.values().filter_map(Action::of).collect();
-        if actions.iter().any(|action| action.moves) {
-            let name = String::from_utf8_lossy(&entry.bucket);
-            tracing::warn!("{name}: objects are not moved to other storage classes");
-        }
         for action in &actions {
+            for class in action.classes().filter(|class| !self.site.has_class(&bucket, class)) {
+                let (name, class) = (String::from_utf8_lossy(&entry.bucket), String::from_utf8_lossy(class));
+                tracing::warn!("{name}: its place has no storage class {class}, and no object goes there");
+            }
             if action.is_of_objects() {
-                self.expire(entry, &bucket, action).await?;
+                self.walk(entry, &bucket, action).await?;
             }
             if action.upload_days > 0 {
                 self.end_uploads(entry, &bucket, action).await?;
@@ -166,7 +166,8 @@ impl Worker {
         }))
     }
 
-    async fn expire(
+    /// Does to a bucket's objects what a rule says.
+    async fn walk(
         &self,
         entry: &LifecycleEntry,
         bucket: &SharedBucket,
@@ -187,31 +188,35 @@ impl Worker {
             });
             for version in objects.chain(page.versions) {
                 let seen = walk.next(Some(version));
-                self.expire_one(bucket, action, seen).await?;
+                self.act_on(bucket, action, seen).await?;
             }
             match page.next {
                 Some(next) => (listing.after, listing.after_version) = (next, page.next_version),
-                None => return self.expire_one(bucket, action, walk.next(None)).await,
+                None => return self.act_on(bucket, action, walk.next(None)).await,
             }
         }
         Ok(())
     }
 
-    async fn expire_one(
-        &self,
-        bucket: &SharedBucket,
-        action: &Action,
-        seen: Option<Seen>,
-    ) -> Result<(), Error> {
+    async fn act_on(&self, bucket: &SharedBucket, action: &Action, seen: Option<Seen>) -> Result<(), Error> {
         let Some(seen) = seen else { return Ok(()) };
-        let Some(expiry) = action.due(self.age(), &seen) else { return Ok(()) };
-        let expired = at_once(|moment| self.site.expire(bucket, (expiry, &seen), &action.tags, moment));
-        match self.performer.perform(expired).await {
+        let age = self.age();
+        let done = match (action.due(age, &seen), action.moves_to(age, &seen)) {
+            (Some(expiry), _) => {
+                at_once(|moment| self.site.expire(bucket, (expiry, &seen), &action.tags, moment))
+            }
+            // Where a class is not, nothing goes; the rule was told of.
+            (None, Some(class)) if self.site.has_class(bucket, class) => {
+                at_once(|moment| self.site.transition(bucket, (class, &seen), &action.tags, moment))
+            }
+            _ => return Ok(()),
+        };
+        match self.performer.perform(done).await {
             Ok(_) => Ok(()),
             // Of one object no other depends.
             Err(e @ (Error::Damaged(_) | Error::Unexpected)) => {
                 let name = String::from_utf8_lossy(&seen.key.name);
-                tracing::warn!("an object does not expire, {name}: {e:?}");
+                tracing::warn!("an object does not expire or move, {name}: {e:?}");
                 Ok(())
             }
             Err(e) => Err(e),

@@ -1,4 +1,4 @@
-//! Objects that expire: the list of buckets that have rules, which all gateways work off together, and what
+//! Objects that expire or go to another storage class: the list of buckets that have rules, which all gateways work off together, and what
 //! is done to an object. Source: src/rgw/rgw_lc.cc.
 //!
 //! 1. The list is in 32 objects. Who works on one holds its lock for as long as it takes to say which bucket
@@ -12,7 +12,9 @@ use bytes::Bytes;
 use classes::client::Nothing;
 use classes::client::lifecycle as list;
 use codec::Decode;
-use rgw::{Bucket, Key, Lifecycle, LifecycleEntry, LifecycleHead, Owner, RawObject, Tags, UserId};
+use rgw::{
+    Bucket, BucketInfo, Key, Lifecycle, LifecycleEntry, LifecycleHead, Owner, RawObject, Tags, UserId,
+};
 use types::RealTime;
 
 use crate::buckets::shard_of;
@@ -25,6 +27,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use rules::canonical;
 pub use rules::{Action, Age, Expiry, Seen};
 
 /// Attribute of a bucket's instance. Source: RGW_ATTR_LC in src/rgw/rgw_common.h.
@@ -225,6 +228,28 @@ impl Site {
         };
         done.then(|done| match done {
             Err(Error::Locked | Error::NoSuchKey | Error::Raced) => Plan::ok(false),
+            done => Plan::Done(done),
+        })
+    }
+}
+
+impl Site {
+    /// Whether a bucket's objects can be of a storage class.
+    pub fn has_class(&self, bucket: &BucketInfo, class: &Bytes) -> bool {
+        self.placement(&bucket.placement).is_ok_and(|pools| pools.classes.contains_key(&canonical(class)))
+    }
+
+    /// Has an object go to a storage class, as a list of its bucket said, unless it is another one by now, or
+    /// has not all of these tags. Whether it was done.
+    pub fn transition(
+        &self,
+        bucket: &SharedBucket,
+        (class, seen): (&Bytes, &Seen),
+        tags: &BTreeMap<Bytes, Bytes>,
+        moment: &mut Moment,
+    ) -> Plan<bool> {
+        self.move_to_class(bucket, (class, seen), tags, moment).then(|done| match done {
+            Err(Error::NoSuchKey | Error::Raced) => Plan::ok(false),
             done => Plan::Done(done),
         })
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use rgw::index::Meta;
-use rgw::{Key, Rule, iso_8601};
+use rgw::{Key, PlacementRule, Rule, Transition, iso_8601};
 use types::RealTime;
 
 const DAY_S: u64 = 24 * 3600;
@@ -70,6 +70,15 @@ pub enum Expiry {
     Version,
 }
 
+/// When objects go to another storage class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// So many days after they came, or after a newer version did.
+    Days(u32),
+    /// Seconds since 1970.
+    Date(u64),
+}
+
 /// A rule that is in force, with numbers for its texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Action {
@@ -84,13 +93,32 @@ pub struct Action {
     pub upload_days: u32,
     /// Delete markers that are all that is left go.
     markers: bool,
-    /// It moves objects to other storage classes, which is not done here.
-    pub moves: bool,
+    /// Storage classes that objects go to.
+    moves: Vec<(When, Bytes)>,
+    /// The same of older versions.
+    noncurrent_moves: Vec<(When, Bytes)>,
 }
 
 /// A number as the C library reads it: what is none is 0.
 fn days(text: &Bytes) -> u32 {
     std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// A storage class by its name, also where it has none. Source: get_canonical_storage_class in
+/// src/rgw/rgw_common.h.
+pub(crate) fn canonical(class: &Bytes) -> Bytes {
+    let rule = PlacementRule { storage_class: class.clone(), ..PlacementRule::default() };
+    Bytes::copy_from_slice(rule.storage_class())
+}
+
+/// What moves objects, in the order of the classes. Days that are no number are none, and move nothing.
+fn moves(all: &BTreeMap<Bytes, Transition>) -> Vec<(When, Bytes)> {
+    let text = |raw: &Bytes| std::str::from_utf8(raw).ok().map(|text| text.trim().to_owned());
+    let when = |of: &Transition| match of.days.is_empty() {
+        true => Some(When::Date(iso_8601::read(&text(&of.date)?)?.0)),
+        false => Some(When::Days(text(&of.days)?.parse().ok()?)),
+    };
+    all.iter().filter_map(|(class, of)| Some((when(of)?, canonical(class)))).collect()
 }
 
 impl Action {
@@ -109,13 +137,19 @@ impl Action {
             noncurrent_days: days(&rule.noncurrent_expiration.days),
             upload_days: days(&rule.upload_expiration.days),
             markers: rule.expires_markers,
-            moves: !rule.transitions.is_empty() || !rule.noncurrent_transitions.is_empty(),
+            moves: moves(&rule.transitions),
+            noncurrent_moves: moves(&rule.noncurrent_transitions),
         })
     }
 
     /// Whether it is about objects, not uploads alone.
     pub fn is_of_objects(&self) -> bool {
-        self.expires() || self.noncurrent_days > 0 || self.markers
+        self.expires() || self.noncurrent_days > 0 || self.markers || self.classes().next().is_some()
+    }
+
+    /// The storage classes that objects go to.
+    pub fn classes(&self) -> impl Iterator<Item = &Bytes> {
+        self.moves.iter().chain(&self.noncurrent_moves).map(|(_, class)| class)
     }
 
     fn expires(&self) -> bool {
@@ -143,6 +177,29 @@ impl Action {
             days => age.has_passed(seen.meta.mtime, days),
         };
         is_due.then_some(Expiry::Shown)
+    }
+
+    /// The storage class that it is to go to, where it is not there yet: of those that are due the one that
+    /// came last. Tags are not looked at. Source: LCOpRule::process.
+    pub fn moves_to(&self, age: Age, seen: &Seen) -> Option<&Bytes> {
+        if seen.is_marker || !seen.key.name.starts_with(&self.prefix) {
+            return None;
+        }
+        let (all, since) = match seen.is_latest {
+            true => (&self.moves, seen.meta.mtime),
+            false => (&self.noncurrent_moves, seen.newer?),
+        };
+        let due = |when: &When| match when {
+            When::Days(days) => {
+                let days_s = u64::from(*days).saturating_mul(age.day());
+                age.has_passed(since, *days).then(|| u64::from(since.0.sec).saturating_add(days_s))
+            }
+            When::Date(date) => (age.now_s() >= *date).then_some(*date),
+        };
+        let due = all.iter().filter_map(|(when, class)| Some((due(when)?, class)));
+        // Of two at once the first one counts.
+        let (_, class) = due.reduce(|last, next| if next.0 > last.0 { next } else { last })?;
+        (*class != canonical(&seen.meta.storage_class)).then_some(class)
     }
 
     /// Whether an upload that began then is to be given up.

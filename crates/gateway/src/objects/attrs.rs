@@ -128,7 +128,7 @@ fn request(head: &Head, changes: &[AttrChange], as_seen: bool) -> Request {
 }
 
 /// What listings show of the head as it becomes.
-fn meta_then(mut head: Head, changes: Vec<AttrChange>, now: RealTime) -> Result<Meta, Error> {
+pub(super) fn meta_then(mut head: Head, changes: Vec<AttrChange>, now: RealTime) -> Result<Meta, Error> {
     for (name, value) in changes {
         match value {
             Some(value) => head.attrs.insert(name, value),

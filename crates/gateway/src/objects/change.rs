@@ -80,14 +80,15 @@ impl Change {
     }
 
     /// Shows the version at the object's name, which has this tag; a delete marker with what listings say of
-    /// it.
-    pub fn link(&self, name_tag: Bytes, marker: Option<Meta>) -> Request {
+    /// it. Epoch 0 is the next one; at an older one a version is listed, and not shown.
+    pub fn link(&self, name_tag: Bytes, marker: Option<Meta>, epoch: u64) -> Request {
         let args = LinkArgs {
             key: self.key.clone(),
             tag: name_tag,
             delete_marker: marker.is_some(),
             op_tag: self.tag.clone(),
             meta: marker.unwrap_or_default(),
+            epoch,
             zones: self.zones.clone(),
             ..LinkArgs::default()
         };

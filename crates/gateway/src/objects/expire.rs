@@ -18,7 +18,7 @@ const TAGS: &[u8] = b"user.rgw.x-amz-tagging";
 
 /// Whether it is what was listed, with all of some tags. A version with an id has the data that it had; a
 /// list of versions does not tell when its attributes changed.
-fn is_seen(head: &Head, seen: &Seen, tags: &BTreeMap<Bytes, Bytes>) -> Result<bool, Error> {
+pub(super) fn is_seen(head: &Head, seen: &Seen, tags: &BTreeMap<Bytes, Bytes>) -> Result<bool, Error> {
     let is_same = head.modified <= seen.meta.mtime || !head.version.is_empty();
     Ok(is_same && has_tags(head.attrs.get(TAGS), tags)?)
 }

@@ -36,6 +36,11 @@ impl Site {
 }
 
 impl Opened {
+    /// An object whose head was read.
+    pub(super) fn of(site: &Site, head: Head) -> Self {
+        Self { site: site.clone(), head, cipher: None }
+    }
+
     pub fn size(&self) -> u64 {
         self.head.size()
     }

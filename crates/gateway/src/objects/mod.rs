@@ -33,6 +33,7 @@ mod lock;
 mod put;
 mod quota;
 mod seal;
+mod transition;
 mod upload;
 mod versions;
 mod wanted;
@@ -52,6 +53,8 @@ mod suspended_tests;
 mod sweep_tests;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod transition_tests;
 #[cfg(test)]
 mod upload_tests;
 #[cfg(test)]

@@ -48,7 +48,7 @@ fn seal_of(encryption: &Encryption) -> Seal {
     Seal { cipher: Arc::new(Cipher::new(&key_of(encryption))), encryption: encryption.clone() }
 }
 
-fn seal() -> Seal {
+pub(super) fn seal() -> Seal {
     seal_of(&Encryption::Customer { key_md5: "sixteen bytes ..".into() })
 }
 
@@ -91,7 +91,7 @@ impl Captured {
     }
 }
 
-fn put_sealed(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8], seal: Seal) {
+pub(super) fn put_sealed(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8], seal: Seal) {
     let number = c.done.len() as u64;
     let key = Key::plain(key.as_bytes().to_vec());
     let pieces: Vec<Bytes> = data.chunks(3 * MIB + 7).map(Bytes::copy_from_slice).collect();
@@ -104,13 +104,13 @@ fn put_sealed(c: &mut Cluster, b: &SharedBucket, key: &str, data: &[u8], seal: S
     .unwrap();
 }
 
-fn begin_sealed(c: &mut Cluster, b: &SharedBucket, name: &'static str, seal: &Seal) -> UploadId {
+pub(super) fn begin_sealed(c: &mut Cluster, b: &SharedBucket, name: &'static str, seal: &Seal) -> UploadId {
     let rule = PlacementRule::named("default-placement");
     let attrs = seal.encryption.attrs().into_iter().chain(super::upload_tests::attrs()).collect();
     run(c, |moment| site().begin_upload(b, name.into(), rule, attrs, moment)).unwrap()
 }
 
-fn part_sealed(
+pub(super) fn part_sealed(
     c: &mut Cluster,
     b: &SharedBucket,
     upload: &UploadId,

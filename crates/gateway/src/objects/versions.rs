@@ -90,6 +90,8 @@ enum Step {
     /// Shows a version, or a delete marker with what listings say of it.
     Link(Bytes, Option<Meta>),
     Unlink(Bytes),
+    /// Lists a version with what is known of it, at the epoch that it has.
+    List(Bytes, u64),
 }
 
 /// Who removes an object.
@@ -136,7 +138,7 @@ impl Head {
     }
 
     /// Whether data lies here, as that of the version without an id.
-    fn has_data(&self) -> bool {
+    pub(super) fn has_data(&self) -> bool {
         self.manifest.is_some() || (self.name_tag().is_none() && !self.shows_versions())
     }
 }
@@ -291,7 +293,7 @@ impl Site {
     }
 
     /// The same, with its key in the index.
-    fn located(&self, bucket: &SharedBucket, key: &Key) -> Plan<(Bytes, Entry)> {
+    pub(super) fn located(&self, bucket: &SharedBucket, key: &Key) -> Plan<(Bytes, Entry)> {
         let (site, bucket, key) = (self.clone(), bucket.clone(), key.clone());
         let shard = self.index_object(&bucket, &key.name);
         let named = IndexKey { name: key.index_name(), instance: key.instance.clone() };
@@ -459,6 +461,12 @@ impl Showing {
         })
     }
 
+    /// Has listings show of a version what its entry says, and nothing else change. Source: the epoch that
+    /// RGWRados::transition_obj hands to set_olh.
+    pub fn list_again(self, id: Bytes, epoch: u64) -> Plan<()> {
+        self.make(Step::List(id, epoch), TRIES)
+    }
+
     /// Does what the log says of changes that are begun at a name.
     pub fn catch_up(&self, name: &Head) -> Plan<()> {
         let tag = name.name_tag().cloned().unwrap_or_default();
@@ -532,7 +540,7 @@ impl Showing {
     }
 
     fn decide(self, step: Step, tag: Bytes, modified: RealTime, tries: u32) -> Plan<()> {
-        let is_unlink = matches!(step, Step::Unlink(_));
+        let (is_unlink, is_list) = (matches!(step, Step::Unlink(_)), matches!(step, Step::List(..)));
         let (asking, asked, of) = (self.clone(), step.clone(), tag.clone());
         let decided = self.site.follow(self.bucket.clone(), move |bucket| {
             asking.clone().in_bucket(bucket.clone()).ask_index(&asked, &of)
@@ -543,8 +551,8 @@ impl Showing {
                 let (again, pending) = (this.named(tag.clone()), this.pending_attr());
                 let done = this.named(tag).follow_up(this.letters.removal.clone(), modified);
                 done.then(move |done| match done {
-                    // The log has nothing of a delete marker that was not shown, and the change is over.
-                    Ok(()) if is_unlink => again.forget(pending, modified).then(|_| Plan::ok(())),
+                    // The log has nothing of what was not shown and is not then, and the change is over.
+                    Ok(()) if is_unlink || is_list => again.forget(pending, modified).then(|_| Plan::ok(())),
                     // Others did it.
                     Ok(()) | Err(Error::Raced) => Plan::ok(()),
                     // The index shows it, and whoever reads the name next does what its log says.
@@ -559,7 +567,7 @@ impl Showing {
                 let is_marker = matches!(step, Step::Link(_, Some(_)));
                 // A delete marker is not put over another one.
                 let error = match e == Error::Rados(Errno::ENOENT) {
-                    true if is_marker => Error::NoSuchKey,
+                    true if is_marker || is_list => Error::NoSuchKey,
                     true => Error::NoSuchBucket,
                     false => e,
                 };
@@ -572,16 +580,18 @@ impl Showing {
     fn ask_index(&self, step: &Step, tag: &Bytes) -> Plan<Reply> {
         let (id, marker) = match step {
             Step::Link(id, marker) => (id, marker.clone()),
-            Step::Unlink(id) => (id, None),
+            Step::Unlink(id) | Step::List(id, _) => (id, None),
         };
         let key = Key { instance: id.clone(), ..self.key.clone() };
         let change = match Change::new(&self.site, &self.bucket, &key, &key.name, self.op_tag()) {
             Ok(change) => change,
             Err(e) => return Plan::failed(e),
         };
-        let is_link = matches!(step, Step::Link(..));
-        let request = if is_link { change.link(tag.clone(), marker) } else { change.unlink(tag.clone()) };
-        change.ask(request)
+        change.ask(match step {
+            Step::Link(..) => change.link(tag.clone(), marker, 0),
+            Step::List(_, epoch) => change.link(tag.clone(), None, *epoch),
+            Step::Unlink(_) => change.unlink(tag.clone()),
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! When a bucket's objects expire. Source: RGWPutLC and its like in src/rgw/rgw_op.cc,
+//! When a bucket's objects expire, or go to another storage class. Source: RGWPutLC and its like in src/rgw/rgw_op.cc,
 //! src/rgw/rgw_lc_s3.cc, s3_expiration_header in src/rgw/rgw_lc.cc.
 //!
 //! A rule that says more than is done is refused: what it would keep is not deleted.
@@ -32,8 +32,6 @@ const ID_LETTERS: usize = 48;
 const MAX_DOCUMENT: usize = 512 << 10;
 const MAX_PREFIX: usize = 1024;
 const DAY_S: u64 = 24 * 3600;
-/// Parts of rules that are not done here: to pass over them would delete more than is asked for.
-const UNSERVED: [&str; 2] = ["Transition", "NoncurrentVersionTransition"];
 const RULE: [&str; 7] = [
     "ID",
     "Prefix",
@@ -43,6 +41,8 @@ const RULE: [&str; 7] = [
     "NoncurrentVersionExpiration",
     "AbortIncompleteMultipartUpload",
 ];
+/// Of which a rule may have several.
+const MOVES: [&str; 2] = ["Transition", "NoncurrentVersionTransition"];
 const UNSERVED_FILTERS: [&str; 2] = ["ObjectSizeGreaterThan", "ObjectSizeLessThan"];
 
 fn malformed() -> S3Error {
@@ -60,6 +60,12 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
     let right = Action::PutLifecycleConfiguration;
     let view = gateway.bucket_for(&asked.caller, &asked.bucket, right).await?;
     let lifecycle = read(&asked.document, || at_once(|moment| moment.letters(ID_LETTERS)))?;
+    // radosgw takes any, and says in its log that nothing goes there.
+    let classes =
+        lifecycle.rules.values().flat_map(|r| r.transitions.keys().chain(r.noncurrent_transitions.keys()));
+    if classes.into_iter().any(|class| !gateway.site().has_class(&view.info, class)) {
+        return Err(S3ErrorCode::InvalidStorageClass.into());
+    }
     gateway.set_bucket_attr(&asked.caller, &view, ATTR, Some(lifecycle.to_bytes())).await?;
     list(gateway, &view, true).await
 }
@@ -171,13 +177,60 @@ fn filter(outer: &Element) -> S3Result<Filter> {
     Ok(Filter { prefix: prefix.to_owned().into(), tags: found })
 }
 
-fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
-    let moves = || UNSERVED.into_iter().flat_map(|name| element.all(name));
-    moves().filter_map(|moves| moves.text_of("Date")).try_for_each(|text| date(text.trim()).map(drop))?;
-    if moves().next().is_some() {
-        return Err(errors::not_served("objects do not move to other storage classes"));
+/// Days until objects move, which may be none.
+fn days_to_move(element: &Element, name: &str) -> S3Result<Option<Bytes>> {
+    let Some(text) = element.text_of(name).map(str::trim) else { return Ok(None) };
+    match text.parse::<i32>() {
+        Ok(0..) => Ok(Some(text.to_owned().into())),
+        _ => Err(s3_error!(InvalidArgument, "days are no negative number")),
     }
-    only(element, &RULE, &[])?;
+}
+
+fn class(element: &Element) -> S3Result<Bytes> {
+    let class = element.text_of("StorageClass").map(str::trim).filter(|class| !class.is_empty());
+    Ok(class.ok_or_else(malformed)?.to_owned().into())
+}
+
+/// Source: LCTransition_S3::decode_xml.
+fn transition(element: &Element) -> S3Result<Transition> {
+    only(element, &["Days", "Date", "StorageClass"], &[])?;
+    let given = element.text_of("Date").map(|text| date(text.trim())).transpose()?;
+    let (days, date) = match (days_to_move(element, "Days")?, given) {
+        (Some(days), None) => (days, Bytes::new()),
+        (None, Some(date)) => (Bytes::new(), date),
+        _ => return Err(malformed()),
+    };
+    Ok(Transition { days, date, storage_class: class(element)? })
+}
+
+/// Source: LCNoncurTransition_S3::decode_xml.
+fn noncurrent_transition(element: &Element) -> S3Result<Transition> {
+    if element.first("NewerNoncurrentVersions").is_some() {
+        return Err(errors::not_served("versions are not counted by lifecycles"));
+    }
+    only(element, &["NoncurrentDays", "StorageClass"], &[])?;
+    let days = days_to_move(element, "NoncurrentDays")?.ok_or_else(malformed)?;
+    Ok(Transition { days, date: Bytes::new(), storage_class: class(element)? })
+}
+
+/// What moves objects, by storage class, of which none comes twice.
+fn moves(
+    element: &Element,
+    name: &str,
+    read: impl Fn(&Element) -> S3Result<Transition>,
+) -> S3Result<BTreeMap<Bytes, Transition>> {
+    let mut all = BTreeMap::new();
+    for transition in element.all(name) {
+        let transition = read(transition)?;
+        if all.insert(transition.storage_class.clone(), transition).is_some() {
+            return Err(malformed());
+        }
+    }
+    Ok(all)
+}
+
+fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
+    only(element, &RULE, &MOVES)?;
     if element.first("Prefix").is_some() && element.first("Filter").is_some() {
         return Err(malformed());
     }
@@ -196,14 +249,24 @@ fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
     let (expiration, expires_markers) = expiration(element)?;
     let noncurrent_expiration = days_alone(element, "NoncurrentVersionExpiration", "NoncurrentDays")?;
     let upload_expiration = days_alone(element, "AbortIncompleteMultipartUpload", "DaysAfterInitiation")?;
-    if ["Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"]
-        .into_iter()
-        .all(|name| element.first(name).is_none())
-    {
+    let transitions = moves(element, MOVES[0], transition)?;
+    let noncurrent_transitions = moves(element, MOVES[1], noncurrent_transition)?;
+    let actions = ["Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"];
+    if actions.iter().chain(&MOVES).all(|name| element.first(name).is_none()) {
         return Err(malformed());
     }
     let none = Expiration::default();
-    let says = [&expiration, &noncurrent_expiration, &upload_expiration].into_iter().any(|e| *e != none);
+    let says = [&expiration, &noncurrent_expiration, &upload_expiration].into_iter().any(|e| *e != none)
+        || !(transitions.is_empty() && noncurrent_transitions.is_empty());
+    if !transitions.is_empty() {
+        let (mut days, mut dates) = (!expiration.days.is_empty(), !expiration.date.is_empty());
+        transitions
+            .values()
+            .for_each(|of| (days, dates) = (days || of.date.is_empty(), dates || of.days.is_empty()));
+        if days && dates {
+            return Err(s3_error!(InvalidArgument, "a rule has days or dates, and not both"));
+        }
+    }
     if id.len() > MAX_ID || prefix.len() > MAX_PREFIX || filter.prefix.len() > MAX_PREFIX {
         return Err(s3_error!(InvalidArgument, "an id or a prefix is too long"));
     }
@@ -213,7 +276,6 @@ fn rule(element: &Element, id: impl Fn() -> Bytes) -> S3Result<Rule> {
     if !filter.tags.tags.is_empty() && (expires_markers || upload_expiration != none) {
         return Err(s3_error!(InvalidRequest, "delete markers and uploads have no tags"));
     }
-    let (transitions, noncurrent_transitions) = (BTreeMap::new(), BTreeMap::new());
     Ok(Rule {
         id,
         prefix,
@@ -266,7 +328,6 @@ fn shown(lifecycle: &Lifecycle) -> Response<Body> {
     document.done(ROOT)
 }
 
-/// Those that radosgw was told.
 fn show_transitions(document: &mut Document, name: &str, days: &str, all: &BTreeMap<Bytes, Transition>) {
     for transition in all.values() {
         document.open(name);
@@ -384,7 +445,6 @@ mod tests {
             ("<Expiration><Date>20200101</Date></Expiration>", "MalformedXML"),
             ("<Expiration><Date>2020-01-01T01:00:00Z</Date></Expiration>", "MalformedXML"),
             ("<NoncurrentVersionExpiration/>", "MalformedXML"),
-            ("<Transition><Days>1</Days><StorageClass>X</StorageClass></Transition>", "NotImplemented"),
             ("<Transition><Date>20220927</Date><StorageClass>X</StorageClass></Transition>", "MalformedXML"),
             (
                 "<NoncurrentVersionExpiration><NoncurrentDays>2</NoncurrentDays><NewerNoncurrentVersions>2</NewerNoncurrentVersions></NoncurrentVersionExpiration>",
@@ -393,6 +453,61 @@ mod tests {
         ] {
             assert_eq!(code(document(&rule_of(inner))), want, "{inner}");
         }
+    }
+
+    #[test]
+    fn rules_say_where_objects_go() {
+        let to = |when: &str, class: &str| {
+            format!("<Transition>{when}<StorageClass>{class}</StorageClass></Transition>")
+        };
+        let later =
+            |inner: &str| format!("<NoncurrentVersionTransition>{inner}</NoncurrentVersionTransition>");
+        let (day, date) = ("<Days>1</Days>", "<Date>2030-01-01</Date>");
+        let class = "<StorageClass>X</StorageClass>";
+        for (inner, want) in [
+            (to(day, "X"), ""),
+            (to("<Days>0</Days>", "X"), ""),
+            (to(date, "X"), ""),
+            ([to(day, "X"), to("<Days>9</Days>", "Y")].concat(), ""),
+            ([to(day, "X"), to("<Days>9</Days>", "X")].concat(), "MalformedXML"),
+            ([to(day, "X"), to(date, "Y")].concat(), "InvalidArgument"),
+            ([to(date, "X"), "<Expiration><Days>9</Days></Expiration>".into()].concat(), "InvalidArgument"),
+            ([to(day, "X"), "<Expiration><Days>9</Days></Expiration>".into()].concat(), ""),
+            (to("<Days>-1</Days>", "X"), "InvalidArgument"),
+            (to("<Days>x</Days>", "X"), "InvalidArgument"),
+            (to(&[day, date].concat(), "X"), "MalformedXML"),
+            (to("", "X"), "MalformedXML"),
+            (to(day, ""), "MalformedXML"),
+            (format!("<Transition>{day}</Transition>"), "MalformedXML"),
+            (to("<Date>2030-01-01T01:00:00Z</Date>", "X"), "MalformedXML"),
+            (to("<Days>1</Days><Narrow>1</Narrow>", "X"), "MalformedXML"),
+            (later(&["<NoncurrentDays>2</NoncurrentDays>", class].concat()), ""),
+            (later(class), "MalformedXML"),
+            (later("<NoncurrentDays>2</NoncurrentDays>"), "MalformedXML"),
+            (
+                later(&["<NoncurrentDays>2</NoncurrentDays><NewerNoncurrentVersions>3</NewerNoncurrentVersions>", class].concat()),
+                "NotImplemented",
+            ),
+        ] {
+            assert_eq!(code(document(&rule_of(&inner))), want, "{inner}");
+        }
+        let all = [
+            to(day, "X"),
+            to("<Days>9</Days>", "Y"),
+            later(&["<NoncurrentDays>2</NoncurrentDays>", class].concat()),
+        ];
+        let all = document(&rule_of(&all.concat())).unwrap();
+        let rule = all.rules.values().next().unwrap();
+        let of = |days: &'static str, class: &'static str| Transition {
+            days: days.into(),
+            date: Bytes::new(),
+            storage_class: class.into(),
+        };
+        assert_eq!(
+            rule.transitions,
+            BTreeMap::from([("X".into(), of("1", "X")), ("Y".into(), of("9", "Y"))])
+        );
+        assert_eq!(rule.noncurrent_transitions, BTreeMap::from([("X".into(), of("2", "X"))]));
     }
 
     /// To pass over what is not understood would have more go than was asked for.
