@@ -20,6 +20,7 @@ use crate::xml::{Document, Element};
 
 const ROOT: &str = "BucketLoggingStatus";
 const FLUSHED: &str = "PostBucketLoggingOutput";
+const CHANGED_AND_FLUSHED: &str = "PutBucketLoggingOutput";
 /// When the settings were changed last.
 const CHANGED: &[u8] = b"user.rgw.logging-mtime";
 /// Seconds that a log may be under way, at most.
@@ -170,12 +171,8 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
     if view.logging == wanted {
         return Ok(empty(StatusCode::OK));
     }
-    let moved = |old: &BucketLogging| {
-        wanted.as_ref().is_none_or(|new| (&new.target, &new.prefix) != (&old.target, &old.prefix))
-    };
-    if view.logging.as_ref().is_some_and(moved) {
-        logging::end(gateway, &view).await;
-    }
+    // Any change ends the log, of which the answer tells.
+    let flushed = logging::end(gateway, &view).await;
     let (value, changed) = (wanted.map(|conf| conf.to_bytes()), now().to_bytes());
     let change = move |_: &mut rgw::BucketInfo, attrs: &mut Attrs| match &value {
         Some(value) => {
@@ -188,7 +185,14 @@ pub async fn put(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> {
         }
     };
     gateway.change_bucket(&asked.caller, &view, change).await?;
-    Ok(empty(StatusCode::OK))
+    Ok(flushed.map_or_else(|| empty(StatusCode::OK), |name| told(CHANGED_AND_FLUSHED, &name)))
+}
+
+/// Tells which log became an object.
+fn told(root: &str, name: &[u8]) -> Response<Body> {
+    let mut document = Document::new(root);
+    document.text("FlushedLoggingObject", name);
+    document.done(root)
 }
 
 /// Makes an object of what is logged so far, at once. Source: RGWPostBucketLoggingOp.
@@ -196,9 +200,7 @@ pub async fn flush(gateway: &Gateway, asked: Asked) -> S3Result<Response<Body>> 
     let view = owned(gateway, &asked, Action::PostBucketLogging).await?;
     let conf = view.logging.as_ref().ok_or_else(|| errors::custom("NoSuchConfiguration", 404))?;
     let flushed = Log::open(gateway, &view, conf).await?.flush().await?;
-    let mut document = Document::new(FLUSHED);
-    document.text("FlushedLoggingObject", flushed.unwrap_or_default());
-    Ok(document.done(FLUSHED))
+    Ok(told(FLUSHED, &flushed.unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -230,11 +230,12 @@ impl<'a> Log<'a> {
     }
 
     /// The same, and the bucket's next record begins anew.
-    pub async fn end(&self) -> S3Result<()> {
-        let Some(known) = self.under_way().await? else { return Ok(()) };
+    pub async fn end(&self) -> S3Result<Option<Bytes>> {
+        let Some(known) = self.under_way().await? else { return Ok(None) };
         self.commit(&known.name).await?;
         let plan = self.gateway.site().end_log(&self.target.info, &self.conf.prefix, &known);
-        self.gateway.run(plan).await.map(drop).map_err(errors::of)
+        self.gateway.run(plan).await.map_err(errors::of)?;
+        Ok(Some(known.name))
     }
 }
 
@@ -251,16 +252,18 @@ fn counter_of(name: &[u8]) -> Option<u32> {
     std::str::from_utf8(name.get(end.checked_sub(COUNTER_LEN)?..end)?).ok()?.parse().ok()
 }
 
-/// Brings what is logged of a bucket to its end: it goes, or is logged elsewhere.
-pub async fn end(gateway: &Gateway, view: &BucketView) {
-    let Some(conf) = &view.logging else { return };
+/// Brings what is logged of a bucket to its end: it goes, or is logged in another way. The name of the object
+/// that its log became.
+pub async fn end(gateway: &Gateway, view: &BucketView) -> Option<Bytes> {
+    let conf = view.logging.as_ref()?;
     let ended = match Log::open(gateway, view, conf).await {
         Ok(log) => log.end().await,
         Err(e) => Err(e),
     };
-    if let Err(e) = ended {
+    ended.unwrap_or_else(|e| {
         tracing::warn!("the last records of a bucket's log are not an object of it: {e}");
-    }
+        None
+    })
 }
 
 /// Logs a request that was answered so, where its bucket has a log.
