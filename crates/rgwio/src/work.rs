@@ -1,5 +1,5 @@
-//! What a gateway does by itself: objects that expire or go to another storage class, uploads that nobody completes, garbage. All gateways
-//! work off the same lists, radosgw's as well.
+//! What a gateway does by itself: objects that expire or go to another storage class, uploads that nobody
+//! completes, garbage. All gateways work off the same lists, radosgw's as well.
 //!
 //! 1. One request of the work is under way at a time, beside those of clients.
 //! 2. What fails is logged and tried again in the next round.

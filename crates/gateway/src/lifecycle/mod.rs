@@ -1,5 +1,5 @@
-//! Objects that expire or go to another storage class: the list of buckets that have rules, which all gateways work off together, and what
-//! is done to an object. Source: src/rgw/rgw_lc.cc.
+//! Objects that expire or go to another storage class: the list of buckets that have rules, which all
+//! gateways work off together, and what is done to an object. Source: src/rgw/rgw_lc.cc.
 //!
 //! 1. The list is in 32 objects. Who works on one holds its lock for as long as it takes to say which bucket
 //!    comes next, and again to say how that ended.

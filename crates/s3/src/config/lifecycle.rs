@@ -1,5 +1,5 @@
-//! When a bucket's objects expire, or go to another storage class. Source: RGWPutLC and its like in src/rgw/rgw_op.cc,
-//! src/rgw/rgw_lc_s3.cc, s3_expiration_header in src/rgw/rgw_lc.cc.
+//! When a bucket's objects expire, or go to another storage class. Source: RGWPutLC and its like in
+//! src/rgw/rgw_op.cc, src/rgw/rgw_lc_s3.cc, s3_expiration_header in src/rgw/rgw_lc.cc.
 //!
 //! A rule that says more than is done is refused: what it would keep is not deleted.
 
