@@ -24,7 +24,7 @@ Runs random and long tests, with new seeds each time, until the time is over:
                the same on hosts in network namespaces; skipped without root
   store        the store's random histories and crash walks, sixteen times as many as the gate's
   fuzz         each fuzz target on mutated input, ten times as many as the gate's
-  clients, block, rados, gateway
+  clients, block, rados, gateway, mounted
                the tests with Ceph's clients and of the client library, which have no seed: for what fails at times
 
 They take turns; a whole turn takes an hour and more. Nothing begins when the time is over; what has begun goes on.
@@ -295,7 +295,7 @@ mod tests {
         let (first, second) = (turn(&mut seeds), turn(&mut seeds));
         assert_eq!(first, turn(&mut Seeds(7)));
         // What has a seed has another one in each turn and for each start.
-        let without = ["clients", "block", "rados", "gateway"];
+        let without = ["clients", "block", "rados", "gateway", "mounted"];
         for others in [&second, &turn(&mut Seeds(8))] {
             for (a, b) in first.iter().zip(others.iter()) {
                 assert_eq!(a == b, without.contains(&a.name), "{a}");
