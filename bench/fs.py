@@ -194,6 +194,10 @@ def measure(args, kinds, folder, progress):
         return found
     finally:
         for cluster in clusters.values():
+            # `loligo down` ends what `up` has started.
+            if server := cluster.children.get("mds.a"):
+                server.terminate()
+                server.wait(timeout=PATIENCE_S)
             cluster.stop()
             shutil.rmtree(cluster.dir, ignore_errors=True)
 
