@@ -84,7 +84,8 @@ fn snap_btime(stat: &InodeStat) -> Option<String> {
     (!at.is_zero()).then(|| format!("{}.{:09}", at.sec, at.nsec))
 }
 
-/// The cluster and the file system that the mounted one is a mirror of. Source: Client::_vxattrcb_mirror_info.
+/// The cluster and the file system that the mounted one is a mirror of. Source:
+/// Client::_vxattrcb_mirror_info.
 fn mirror_info(inode: &Inode) -> Option<Bytes> {
     let kept = |name: &[u8]| inode.xattrs.get(name).filter(|v| !v.is_empty());
     let cluster = kept(b"ceph.mirror.info.cluster_id")?;

@@ -1,5 +1,5 @@
-//! How what comes into a bucket is encrypted where its request says nothing. 16.2 has nothing of the kind, and
-//! passes over it. Source: src/rgw/rgw_bucket_encryption.h of 17.2.
+//! How what comes into a bucket is encrypted where its request says nothing. 16.2 has nothing of the kind,
+//! and passes over it. Source: src/rgw/rgw_bucket_encryption.h of 17.2.
 
 use bytes::Bytes;
 use codec::{Decode, DecodeError, Encode, Reader, Writer};

@@ -1,5 +1,5 @@
-//! Where a bucket's requests are logged: records are gathered in an object that is no client's, and become one
-//! of another bucket's now and then. 16.2 has nothing of the kind, and passes over it. Source:
+//! Where a bucket's requests are logged: records are gathered in an object that is no client's, and become
+//! one of another bucket's now and then. 16.2 has nothing of the kind, and passes over it. Source:
 //! src/rgw/rgw_bucket_logging.h of 20.
 
 use bytes::Bytes;

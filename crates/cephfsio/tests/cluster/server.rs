@@ -1,5 +1,5 @@
-//! Clusters of ours, one with Ceph's metadata servers and one with our own. Each serves all tests of a run and
-//! stops with the last one that uses it.
+//! Clusters of ours, one with Ceph's metadata servers and one with our own. Each serves all tests of a run
+//! and stops with the last one that uses it.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@
 //!    uploaded in parts keeps its parts: radosgw makes one piece of it, of which nobody can decipher a part.
 //! 2. The head changes in one request, and in place of the one that was read alone, with the attributes that
 //!    may change as they were. Its time and its other attributes stay.
-//! 3. A version that is listed with another class than its head's is listed anew: whoever moved it died before
-//!    that.
+//! 3. A version that is listed with another class than its head's is listed anew: whoever moved it died
+//! before that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,8 +88,8 @@ fn class_of(head: &Head, bucket: &BucketInfo) -> Bytes {
 }
 
 impl Moves {
-    /// Whether a version is still what the list said: the one that is shown, or another one. Its entry does not
-    /// tell it once its attributes changed.
+    /// Whether a version is still what the list said: the one that is shown, or another one. Its entry does
+    /// not tell it once its attributes changed.
     fn is_listed_so(&self) -> Plan<bool> {
         let Some(showing) = &self.showing else { return Plan::ok(true) };
         let (id, is_latest) = (self.key.instance.clone(), self.seen.is_latest);

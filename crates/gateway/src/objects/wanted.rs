@@ -46,8 +46,8 @@ impl Wanted {
 }
 
 impl Site {
-    /// Fails with `PreconditionFailed` unless something holds of the version that a key shows or names, or the
-    /// one that it names is not there; with `NoSuchKey` where it shows nothing. `removal` is the tag of
+    /// Fails with `PreconditionFailed` unless something holds of the version that a key shows or names, or
+    /// the one that it names is not there; with `NoSuchKey` where it shows nothing. `removal` is the tag of
     /// removals that looking brings with it.
     pub(super) fn check_wanted(
         &self,

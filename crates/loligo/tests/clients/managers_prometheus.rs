@@ -124,8 +124,8 @@ fn cephs_prometheus_module_tells_what_is_so() {
     c.ok("rados", &["-p", "p", "bench", "1", "write", "-b", "65536", "-t", "4", "--no-cleanup"]);
     let load = Load::start(&c);
     iostat_shows_writes(&c);
-    // Ceph's manager starts anew for a module, and another one may take its place: it is on before. Each has a
-    // port of its own, for a standby of Ceph's takes it as well.
+    // Ceph's manager starts anew for a module, and another one may take its place: it is on before. Each has
+    // a port of its own, for a standby of Ceph's takes it as well.
     let [port, other] = [(); 2].map(|()| mon_port().parse::<u16>().expect("a port"));
     for (name, value) in [
         ("server_addr", "127.0.0.1".to_owned()),

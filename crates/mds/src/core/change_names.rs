@@ -198,7 +198,8 @@ impl Server {
         self.set_realm(ino, realm)
     }
 
-    /// The realm of an inode that loses a name; `None`: it stays as it is. Source: Server::handle_client_unlink.
+    /// The realm of an inode that loses a name; `None`: it stays as it is. Source:
+    /// Server::handle_client_unlink.
     fn realm_without(&self, ino: Ino, found: &Found, stray: Option<&(DirFrag, Key)>) -> Option<SnapRealm> {
         if !self.is_global(ino) {
             return stray.and_then(|(frag, _)| self.moved_realm(ino, found.dir, frag.ino, false));

@@ -127,8 +127,8 @@ pub struct Settings {
     pub max_snaps_per_dir: usize,
     /// The size by which a writer's room grows, in objects.
     pub range_objects: u64,
-    /// How long an entry of the journal waits for others, if nobody waits for it. Ceph's wait for the next tick,
-    /// which is up to 5 s.
+    /// How long an entry of the journal waits for others, if nobody waits for it. Ceph's wait for the next
+    /// tick, which is up to 5 s.
     pub journal_delay: Duration,
 }
 

@@ -19,8 +19,8 @@
 //! 4. A client has a capability of an inode if and only if its session knows it.
 //! 5. What is in the journal and not in its object is in `dirty` with the oldest such event.
 //!
-//! Snapshots: `realm` tells which ones something is in, `past` keeps what they show, `snaps` makes and removes
-//! them, `snap_table` numbers them.
+//! Snapshots: `realm` tells which ones something is in, `past` keeps what they show, `snaps` makes and
+//! removes them, `snap_table` numbers them.
 //!
 //! Not done: data within inodes, fragments that split and merge (those of a folder that another server has
 //! split are served), several active ranks and standby-replay, asynchronous creation (no numbers are set

@@ -324,8 +324,8 @@ impl Storage {
         self.log.has_unsent()
     }
 
-    /// Sends what else is to be sent, and with `all` what was appended; many entries are sent in any case. Cheap:
-    /// to be called at the end of every input.
+    /// Sends what else is to be sent, and with `all` what was appended; many entries are sent in any case.
+    /// Cheap: to be called at the end of every input.
     pub fn flush(&mut self, all: bool, now: Now) {
         self.now = now;
         let Settings { head_interval, trims_at_once, .. } = self.settings;

@@ -120,8 +120,8 @@ fn filter(of: &Element) -> S3Result<KeyFilter> {
     Ok(filter)
 }
 
-/// Nothing where there is to be no log; with it whom its objects are granted to. `roll_s` counts where nothing
-/// is said.
+/// Nothing where there is to be no log; with it whom its objects are granted to. `roll_s` counts where
+/// nothing is said.
 fn read(document: &[u8], roll_s: u32) -> S3Result<Option<(BucketLogging, Vec<String>)>> {
     let root = Element::read(document, ROOT)?;
     let Some(enabled) = root.first("LoggingEnabled") else { return Ok(None) };

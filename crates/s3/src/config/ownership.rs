@@ -1,4 +1,5 @@
-//! Whose a bucket's objects are. Source: RGWPutBucketOwnershipControls and its like in src/rgw/rgw_op.cc of 20.
+//! Whose a bucket's objects are. Source: RGWPutBucketOwnershipControls and its like in src/rgw/rgw_op.cc of
+//! 20.
 
 use bytes::Bytes;
 use codec::Encode;

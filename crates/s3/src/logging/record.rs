@@ -1,5 +1,5 @@
-//! Records of requests. Source: the tables of fields in src/rgw/rgw_bucket_logging.cc of 20, after AWS's server
-//! access log format.
+//! Records of requests. Source: the tables of fields in src/rgw/rgw_bucket_logging.cc of 20, after AWS's
+//! server access log format.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -231,8 +231,8 @@ impl Seed {
         (!bucket.is_empty()).then(|| (bucket.to_owned(), Some(key.to_owned()).filter(|key| !key.is_empty())))
     }
 
-    /// Whether something goes, which a log that cannot be written does not hinder: a bucket can be emptied when
-    /// the one that has its logs is gone.
+    /// Whether something goes, which a log that cannot be written does not hinder: a bucket can be emptied
+    /// when the one that has its logs is gone.
     pub fn removes(&self) -> bool {
         let names_removals = || {
             let mut fields = self.uri.query().unwrap_or_default().split('&');

@@ -105,8 +105,8 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Writes a body, and gives its sums. A body that does not end well, or has another MD5 than is wanted, leaves
-/// nothing.
+/// Writes a body, and gives its sums. A body that does not end well, or has another MD5 than is wanted,
+/// leaves nothing.
 pub async fn write<S: Sink>(
     gateway: &Gateway,
     sink: S,
