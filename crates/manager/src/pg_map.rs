@@ -40,7 +40,8 @@ pub struct PgMap {
     pub state_version: u64,
     /// Time of the last change.
     pub stamp: Utime,
-    /// Whether every OSD that is up has reported; until then sums and states say little. Never taken back.
+    /// Whether every OSD that is up has reported, or `READY_WITHIN` is over; until then sums and states say little.
+    /// Never taken back.
     pub ready: bool,
     /// When the first map came.
     since: Option<Duration>,

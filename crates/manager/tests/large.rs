@@ -291,7 +291,7 @@ fn what_ten_thousand_pgs_cost_the_monitors_is_bounded() {
                 m.pg_map_digest
             );
             let bytes_s = (m.entries * ENTRY_BYTES + m.entry_bytes) / SECONDS;
-            println!("{bytes_s} bytes a second of a monitor's disk");
+            println!("{bytes_s} bytes a second of a monitor's disk, at {ENTRY_BYTES} an entry");
             assert!(load != Load::Idle || bytes_s < 20_000, "{bytes_s}: {m:?}");
             assert!(m.entries > 0 && m.mgr_digest > 0 && m.pg_digest.max(m.pg_map_digest) > 0, "{m:?}");
             assert!(part < 0.05, "{m:?}");

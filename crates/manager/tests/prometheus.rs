@@ -1,7 +1,5 @@
 //! What Prometheus is told: the series of a recorded cluster, what hostile daemons can do to them, the
-//! history of health checks, where it is served, and what a large cluster costs.
-//!
-//! `cargo test -p manager --test prometheus -- --nocapture` prints the cost.
+//! history of health checks, and where it is served. What a large cluster costs: `large.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;

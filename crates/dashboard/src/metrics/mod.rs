@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. Where there is a cache, whoever asks is told what the last look at the cluster showed: a hundred who
 //!    ask at once cost one look. Without it those who come while one is under way wait for the next.
-//! 2. Data that is older than two intervals, or that took longer than one to gather, is stale: it is told
-//!    only where the options say so.
+//! 2. Data that is older than two intervals and the time of a look, or that took longer than an interval to
+//!    gather, is stale: it is told only where the options say so.
 //! 3. Where a password is asked for, nothing is served before one is kept; a changed one counts from the next
 //!    look on.
 //!

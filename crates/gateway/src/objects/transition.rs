@@ -6,7 +6,7 @@
 //! 2. The head changes in one request, and in place of the one that was read alone, with the attributes that
 //!    may change as they were. Its time and its other attributes stay.
 //! 3. A version that is listed with another class than its head's is listed anew: whoever moved it died
-//! before that.
+//!    before that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

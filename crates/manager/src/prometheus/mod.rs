@@ -6,8 +6,8 @@
 //! ask meanwhile get the same text.
 //!
 //! Invariants:
-//! 1. Nothing is told before every OSD that is up has reported: sums over a part would look like data that
-//!    came and went.
+//! 1. Nothing is told before every OSD that is up has reported, or has been silent for 20 s (`PgMap::ready`):
+//!    sums over a part look like data that came and went.
 //! 2. There is at most one round of questions at a time, which ends after [`PATIENCE`].
 //! 3. What the text is made of is bounded where it is taken in: counters, services, images, health checks.
 //! 4. A manager that stands by leaves an address and port to the active one where both would be the same.
