@@ -40,15 +40,15 @@ pub type Families = BTreeMap<String, Family>;
 ///
 /// # Errors
 /// In words, with the number of the line, where Prometheus would refuse it or take it for something else: a
-/// second `HELP` or `TYPE`, series without a type, apart from the others of their name, or twice, names and
-/// escapes that are none.
+/// second `HELP` or `TYPE`, series without a type or apart from the others of their name, names, values and
+/// escapes that are none. [`check`] finds series that are told twice.
 pub fn parse(text: &str) -> Result<Families, String> {
     let mut families = Families::new();
     let mut current = String::new();
     if !text.is_empty() && !text.ends_with('\n') {
         return Err("the last line does not end".to_owned());
     }
-    for (at, line) in text.lines().enumerate() {
+    for (at, line) in text.split('\n').enumerate() {
         take(line, &mut families, &mut current).map_err(|why| format!("line {}: {why}: {line}", at + 1))?;
     }
     Ok(families)
@@ -218,6 +218,7 @@ mod tests {
             "a\n",
             "a x\n",
             "a  1\n",
+            "a 1\r\n",
             "a{} 1 2\n",
             "a{x=1} 1\n",
             "a{x=\"1} 1\n",
