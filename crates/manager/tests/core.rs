@@ -14,7 +14,7 @@ use messages::common::{MCommand, MCommandReply};
 use messages::mgr::{MMgrConfigure, MMgrOpen, MPgDigest};
 use messages::mon::{MConfig, MMonCommand, MMonCommandAck, MMonSubscribe, MOsdMap};
 use messages::pg_state::{ACTIVE, CLEAN, PEERING, STALE};
-use messages::pool_stats::MPgStatsAck;
+use messages::pool_stats::{MPgStats, MPgStatsAck};
 use monitor::state::PgDigest;
 use types::{ConnId, EntityType, Epoch, PgId, PoolId};
 
@@ -613,6 +613,25 @@ fn a_manager_that_lost_its_place_says_nothing_more_until_it_has_it_again() {
     }
     w.advance(3_000 * MS);
     assert!(!digests(&w.sent()).is_empty());
+}
+
+/// An OSD whose reports are ahead of every map does not push out those of others.
+#[test]
+fn reports_that_come_early_have_a_share_for_each_osd() {
+    let mut w = World::new();
+    w.input(Input::MonConnected { gid: 4_100 });
+    let (osd, report) = reports().remove(0);
+    for osd in [osd, 9] {
+        w.connect_osd(osd);
+    }
+    w.message(osd_conn(osd), report.clone());
+    for _ in 0..5_000 {
+        let ahead = MPgStats { fsid: report.fsid, epoch: Epoch(u32::MAX), ..MPgStats::default() };
+        w.message(osd_conn(9), ahead);
+    }
+    w.mon_sends(full_map(Bytes::from_static(OSDMAP)));
+    let is_ack = |o: &Output| matches!(o, Output::Send { conn, msg: Message::PgStatsAck(_), .. } if *conn == osd_conn(osd));
+    assert!(w.sent().iter().any(is_ack));
 }
 
 fn in_charge(w: &mut World, active_gid: u64) {

@@ -129,6 +129,10 @@ fn alerts_of_stores_are_told_by_their_code() {
         ],
         2,
     );
+    let long = Cluster::new().osd(1, |s| {
+        s.alerts.entry(1).or_default().insert("LONG".to_owned(), "x".repeat(1 << 20));
+    });
+    assert!(long.checks()["LONG"].detail.iter().all(|line| line.len() < 300), "nor by one line");
     let many = Cluster::new().osd(1, |s| {
         for n in 0..1_000 {
             s.alerts.entry(n).or_default().insert(format!("CODE_{n}"), String::new());

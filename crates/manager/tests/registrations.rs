@@ -104,6 +104,35 @@ fn services_have_a_share_for_each_key_and_a_size() {
     assert_eq!(registered(&mut w, "rgw"), 0);
 }
 
+/// Monitors have all options of a daemon in an answer to anybody; what a key's services say of theirs is bounded.
+#[test]
+fn options_of_services_have_a_share_for_each_key() {
+    let mut w = World::recorded();
+    let conns = [(ConnId(30), 77), (ConnId(31), 78)];
+    for (conn, num) in conns {
+        w.input(Input::Connected { conn, peer: peer(EntityType::Client, num, "allow r") });
+    }
+    let values: BTreeMap<String, BTreeMap<i32, String>> =
+        [("debug_ms".to_owned(), BTreeMap::from([(2, "x".repeat(300 << 10))]))].into();
+    let config = [values.to_bytes(), BTreeMap::<String, String>::new().to_bytes()].concat();
+    let shown = |w: &mut World, conn, daemon: &str| {
+        let open = MMgrOpen {
+            daemon_name: daemon.to_owned(),
+            service_name: "rgw".to_owned(),
+            config: config.clone().into(),
+            service: Some(ServiceInfo::default()),
+            ..MMgrOpen::default()
+        };
+        w.message(conn, open);
+        let command = format!(r#"{{"prefix":"config show","who":"rgw.{daemon}"}}"#);
+        w.command(&command).expect("an answer").output.len() > 300 << 10
+    };
+    assert!(shown(&mut w, conns[0].0, "a"));
+    assert!(!shown(&mut w, conns[0].0, "b"), "600 KiB of one key");
+    assert!(shown(&mut w, conns[0].0, "a"), "the same once more");
+    assert!(shown(&mut w, conns[1].0, "c"), "another key has its own share");
+}
+
 #[test]
 fn the_monitors_are_told_of_services_when_they_are_news() {
     let mut w = World::recorded();

@@ -391,6 +391,21 @@ fn the_manager_becomes_active_reports_and_is_replaced() {
     assert!(w.mon.state().osdmap().any_blocklisted(&beacon("x", 1).addrs));
 }
 
+/// A monitor that was stopped hears the beacons that it missed after its own tick.
+#[test]
+fn a_monitor_that_was_away_takes_no_place_from_a_manager() {
+    let (mut w, _) = cluster(1);
+    let mgr = w.connect(50, "mgr.x", 4_200, "v2:127.0.0.1:6790/1");
+    w.send(mgr, beacon("x", 1, 1));
+    w.tick(1);
+    w.tick(100);
+    assert_eq!(w.mon.state().mgr.active.as_ref().map(|a| a.gid), Some(1));
+    for secs in 101..140 {
+        w.tick(secs);
+    }
+    assert_eq!(w.mon.state().mgr.active, None, "it is silent");
+}
+
 #[test]
 fn maps_are_kept_while_any_pg_may_need_them() {
     let (mut w, admin) = cluster(2);

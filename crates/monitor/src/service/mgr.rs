@@ -39,6 +39,8 @@ const SERVICE_MAP_LIMIT: usize = 1 << 20;
 /// processes of one name would push each other out without end.
 const RESTARTS_AT_ONCE: u32 = 6;
 const RESTART_EVERY: Duration = Duration::from_secs(10);
+/// A monitor whose last tick is less old was not away.
+const PAUSED: Duration = Duration::from_secs(2);
 pub(crate) const CHECKS_LIMIT: usize = 256;
 pub(crate) const DETAILS_LIMIT: usize = 256;
 
@@ -133,7 +135,7 @@ impl Monitor {
         let mgr = Arc::clone(&batch.state().mgr);
         let grace = self.settings.span(&self.state, "mon_mgr_beacon_grace");
         let last = self.mgr_ticked.replace(now.mono).unwrap_or(now.mono);
-        if now.mono.saturating_sub(last) > grace / 2 {
+        if now.mono.saturating_sub(last) > (grace / 2).max(PAUSED) {
             // It was this monitor that was away: beacons may wait to be read. Source: MgrMonitor::tick.
             self.mgr_seen.values_mut().for_each(|seen| *seen = now.mono);
         }
