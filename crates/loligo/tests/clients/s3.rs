@@ -108,6 +108,28 @@ fn boto3_is_served_and_strangers_are_not() {
     until("there is room again", || put(0) == "written");
 }
 
+/// Ours moves them, and both read what moved.
+#[test]
+fn objects_move_to_other_storage_classes() {
+    let c = Cluster::start(&[]);
+    let [key, secret] = add_user(&c, "alice");
+    let at = ["placement", "add", "--placement-id=default-placement", "--storage-class=COLD"];
+    let group = [&["zonegroup", "--rgw-zonegroup=default"], &at[..]].concat();
+    c.ok("radosgw-admin", &group);
+    let zone = [&["zone", "--rgw-zone=default", "--data-pool=default.rgw.cold.data"], &at[..]].concat();
+    c.ok("radosgw-admin", &zone);
+    // Ceph's gateway reads alone.
+    let conf = std::fs::OpenOptions::new().append(true).open(c.data().join("ceph.conf"));
+    let only_reads = b"\n[client.rgw.x]\nrgw_enable_lc_threads = false\n";
+    conf.and_then(|mut conf| conf.write_all(only_reads)).expect("written");
+    let theirs = radosgw::Gateway::start(&c);
+    let ours = Gateway::start(&c, &["--rgw-lc-debug-interval", "1"]);
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/s3_classes.py");
+    let words = ["-B", program, &ours.endpoint, &key, &secret, &theirs.endpoint];
+    let out = c.client("/usr/bin/python3", &words);
+    assert!(out.status.success() && text(&out).ends_with("done\n"), "{}", text(&out));
+}
+
 /// Writes into another user's bucket.
 const PUT_OPEN: &str = r#"
 import boto3, sys
